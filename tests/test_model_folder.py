@@ -16,9 +16,10 @@ from safetensors.numpy import save as write_tensors
 import chainrule
 from chainrule import model_folder
 from chainrule.errors import ChainruleError, ModelFileError
-from chainrule.model import Model, Origin
+from chainrule.model import Model
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.storage import verified_dir
+from chainrule.storage.model_dir import Origin
 from chainrule.text.corpus import Corpus
 from cli.command import english, refused, write
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from chainrule import families, recipes, tasks
+from chainrule import families, recipes
 from chainrule.config import TABLES, ConfigOverrides, RunConfig, build_config
 from chainrule.errors import ConfigError
 from chainrule.tokenizers.config import TokenizerConfig
@@ -22,7 +22,7 @@ def test_the_shelf() -> None:
     }
     models = [name for name in ALL if recipes.read(name).task == "train"]
     assert sorted(f"{text}-{kind}" for text, kinds in families_of.items() for kind in kinds) == models
-    assert {recipes.read(name).task for name in ALL} <= {"train", *tasks.TASKS}
+    assert {recipes.read(name).task for name in ALL} <= {"train", *families.TASKS}
     assert all(recipes.path(name).is_relative_to(Path(recipes.__file__).parent) for name in ALL)
 
 
@@ -31,7 +31,7 @@ def test_a_recipe_can_be_followed(name: str) -> None:
     chosen = recipes.read(name).choices
     family = recipes.read(name).family
     task = recipes.read(name).task
-    kind = families.get(family).Config if task == "train" else tasks.get(task).Config
+    kind = families.get(family).Config if task == "train" else families.get_task(task).Config
     own = chosen.model if task == "train" else {"family": family, **chosen.model}
     config = build_config(kind, own, "model", family)
     assert {setting: getattr(config, setting) for setting in own} == own

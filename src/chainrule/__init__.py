@@ -2,11 +2,10 @@
 
 TYPE_CHECKING = False  # avoid importing typing: it takes milliseconds during which Ctrl-C is not yet handled
 if TYPE_CHECKING:
-    from chainrule.api import mix, train
+    from chainrule.api import load, mix, train
     from chainrule.comparison.runner import compare
     from chainrule.errors import ChainruleError, ChainruleWarning
     from chainrule.inspection.run import inspect
-    from chainrule.loading import load
     from chainrule.model import Model
 
 __version__ = "0.1.0"
@@ -19,7 +18,7 @@ _MODULES = {
     "Model": "chainrule.model",
     "compare": "chainrule.comparison.runner",
     "inspect": "chainrule.inspection.run",
-    "load": "chainrule.loading",
+    "load": "chainrule.api",
     "mix": "chainrule.api",
     "train": "chainrule.api",
 }

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from chainrule import config as settings
 from chainrule import families, mixture, model_folder, recipes, sizing
@@ -15,10 +15,11 @@ from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.lm import Context
-from chainrule.model import Model, Origin
+from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
+from chainrule.storage.model_dir import CONFIG, Origin
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources
@@ -27,9 +28,25 @@ from chainrule.tokenizers.encode import encode
 from chainrule.training.config import Training
 
 
-def load(folder: str | Path, *, device: str = "auto") -> Model:
-    """Load a language model from a model folder and verify its files; `auto` uses a GPU if available."""
-    return model_folder.load(folder, device)
+@overload
+def load(
+    folder: str | Path, *, device: str = "auto", verify: bool = False, kind: Literal["language model"]
+) -> Model: ...
+@overload
+def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind: str | None = None) -> Any: ...
+def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind: str | None = None) -> Any:
+    """Load a language model, a task model or word vectors from a folder and verify its files.
+
+    `device="auto"` uses a GPU for neural models if available. The tables of an n-gram model are verified block by
+    block on first use, or completely with `verify`. `kind`, "language model" or a task such as "tag", raises
+    ModelFileError for folders of any other kind.
+    """
+    opened = verified_dir.read(Path(folder), verify=verify)
+    task = kind or verified_dir.read_json(opened, CONFIG).get("task")
+    is_task = isinstance(task, str) and task in families.TASKS
+    model = (families.get_task(str(task)) if is_task else model_folder).load(opened, device)
+    opened.verify_rest()
+    return model
 
 
 def train(
@@ -72,7 +89,7 @@ def train(
             text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed, run=run_dir
         )
         if run_dir is not None and not resume:
-            verified_dir.check_replace(run_dir, model_folder.manifest_facts("model", origin), force=force)
+            verified_dir.check_replace(run_dir, origin.manifest_facts("model"), force=force)
         plan = ""
         if size is not None:
             resumed = run_dir if resume else None
@@ -177,9 +194,7 @@ def _checkpoint_config(run_dir: Path) -> dict[str, Any]:
     if not (run_dir / verified_dir.CHECKPOINT).exists():
         return {}
     try:
-        config = verified_dir.read_json(verified_dir.read(run_dir / verified_dir.CHECKPOINT), "config.json").get(
-            "config"
-        )
+        config = verified_dir.read_json(verified_dir.read(run_dir / verified_dir.CHECKPOINT), CONFIG).get("config")
     except ModelFileError:
         return {}
     return config if isinstance(config, dict) else {}
@@ -302,7 +317,7 @@ def mix(
 ) -> Model:
     """Interpolate models (or model folders) that share a tokenizer, with weights fitted to `held_out` by EM."""
     progress = as_progress(progress)
-    loaded = [model if isinstance(model, Model) else load(model) for model in models]
+    loaded = [model if isinstance(model, Model) else load(model, kind="language model") for model in models]
     if len(loaded) < 2:
         raise ConfigError(f"a mixture needs two models or more, not {len(loaded)}")
     first = next((m for m in loaded if not m.tokenizer.config.closed), loaded[0])  # prefer an open vocabulary

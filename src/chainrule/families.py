@@ -1,6 +1,7 @@
-"""Registry of model families.
+"""Registries of model families and tasks.
 
-Each entry names a module, or an object in it after a colon, that implements `Family`. It is imported on first use.
+Each entry names a module, or an object in it after a colon, which is imported on first use. A family implements
+`Family`; the module of a task provides `load`, which reads a model from an open folder.
 """
 
 import os
@@ -22,6 +23,14 @@ FAMILIES: Final[Mapping[str, str]] = {
     "gru": "chainrule.neural.gru:family",
     "transformer": "chainrule.neural.transformer:family",
     "mixture": "chainrule.mixture",
+}
+
+TASKS: Final[Mapping[str, str]] = {
+    "translate": "chainrule.tasks.translate",
+    "tag": "chainrule.tasks.tag",
+    "classify": "chainrule.tasks.classify",
+    "pretrain": "chainrule.tasks.pretrain",
+    "vectors": "chainrule.embeddings.storage",
 }
 
 
@@ -62,11 +71,23 @@ def get(name: str) -> Family:
     """Return the family of this name."""
     if name not in FAMILIES:
         raise ConfigError(f"there is no family '{name}'; choose one of {', '.join(trainable())}")
-    module, _, attribute = FAMILIES[name].partition(":")
+    return cast(Family, _import(name, FAMILIES[name]))
+
+
+def get_task(name: str) -> Any:
+    """Return the module of a task."""
+    if name not in TASKS:
+        raise ConfigError(f"there is no task '{name}'; choose one of {', '.join(TASKS)}")
+    return _import(name, TASKS[name])
+
+
+def _import(name: str, target: str) -> Any:
+    """Import a module, or an object of it after a colon."""
+    module, _, attribute = target.partition(":")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning OpenMP threads of torch slow a shared machine
     try:
-        family = import_module(module)
-        return cast(Family, getattr(family, attribute) if attribute else family)
+        imported = import_module(module)
+        return getattr(imported, attribute) if attribute else imported
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

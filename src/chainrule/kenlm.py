@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule import model_folder, system
+from chainrule import api, system
 from chainrule.errors import ChainruleError, ConfigError, InputError, NotFoundError
 from chainrule.ngram import arpa, engine
 
@@ -164,7 +164,7 @@ class LanguageModel(Model):
 def _engine(path: Path) -> engine.Engine:
     """Open the n-gram engine of a model folder, a `model.ngram` or an ARPA file."""
     if path.is_dir():
-        model = model_folder.load(path)
+        model = api.load(path, kind="language model")
         if model.family != "ngram":
             raise ConfigError(f"{path} is a {model.family} model; only n-gram models answer as kenlm does")
         return model.lm.engine  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """A language model with its tokenizer and speller: score, evaluate, generate and save."""
 
-import datetime
 import html
 import math
 import time
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +24,9 @@ from chainrule.lm import AnyModel, Floats
 from chainrule.ngram.oov_speller import Speller
 from chainrule.plots.html import surprisal_html
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.system import versions
+from chainrule.storage.model_dir import Origin
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import Fingerprint, fingerprint
+from chainrule.text.fingerprint import fingerprint
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -86,45 +85,6 @@ class Score:
 OVERLAP_WARNING_THRESHOLD = 0.3
 SPELLING_ATTEMPTS = 1000
 """Spellings sampled for an out-of-vocabulary word before U+FFFD is written instead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Provenance of a model."""
-
-    text: str = ""  # names of the training files
-    fingerprint: Fingerprint | None = None
-    command: str = ""
-    seed: int | None = None
-    created: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    run: Path | None = None  # folder of the training run of this process; not saved
-
-    def __post_init__(self) -> None:
-        for name in ("text", "command"):  # file names need not be UTF-8, stored JSON must be
-            object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())
-
-    @classmethod
-    def now(
-        cls,
-        *,
-        text: str,
-        fingerprint: Fingerprint | None = None,
-        command: str,
-        seed: int | None = None,
-        run: Path | None = None,
-    ) -> Self:
-        """Return the origin of a model created now by this version of chainrule."""
-        created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return cls(
-            text=text,
-            fingerprint=fingerprint,
-            command=command,
-            seed=seed,
-            created=created,
-            versions=versions(),
-            run=run,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

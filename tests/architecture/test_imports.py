@@ -16,7 +16,7 @@ LAYERS = [
     {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots", "analysis"},
     {"neural"},
     {"families", "model", "model_folder", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
-    {"tasks", "applications", "inspection", "comparison", "loading"},
+    {"tasks", "applications", "inspection", "comparison"},
     {"server"},
     {"cli", "__main__"},
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chainrule import api
 from chainrule.tasks import pretrain
 from chainrule.tasks.run_options import RunOptions
 from cli.command import call, digests, done, english, refused, write
@@ -32,7 +33,7 @@ def learnt(family: str, text: Path, out: Path, *more: object) -> Any:
 def test_an_encoder_is_made(tmp_path: Path, text: Path, valid: Path, family: str, names: tuple[str, ...]) -> None:
     out = tmp_path / "encoder"
     outcome = learnt(family, text, out, "--valid", valid, "--json", "--min-count", 2)
-    found, loaded = outcome.json(), pretrain.load(out)
+    found, loaded = outcome.json(), api.load(out, kind="pretrain", device="cpu")
     assert (found["task"], found["family"], found["model"]) == ("pretrain", family, str(out))
     assert found["parameters"] == loaded.parameters
     for name, figures in loaded.evaluate(valid).items():
@@ -56,7 +57,7 @@ def test_python_makes_the_same(tmp_path: Path, text: Path) -> None:
 
 def test_text_from_standard_input(tmp_path: Path) -> None:
     done("pretrain", "rnn", "-", "--out", tmp_path / "encoder", *TINY, stdin=english(20))
-    assert pretrain.load(tmp_path / "encoder").metrics["train_tokens"] > 20 * 6
+    assert api.load(tmp_path / "encoder", kind="pretrain", device="cpu").metrics["train_tokens"] > 20 * 6
 
 
 def test_a_stopped_run_goes_on(tmp_path: Path, text: Path) -> None:
@@ -142,7 +143,7 @@ def test_a_wrong_choice_is_answered_before_any_work(
 def test_a_recipe_is_followed(tmp_path: Path, text: Path) -> None:
     small = (*TINY, "--precision", "fp32", "--set", "embedding=6")
     done("pretrain", "lstm", text, "--out", tmp_path / "encoder", "--recipe", "wikitext2-bilm", *small)
-    config = pretrain.load(tmp_path / "encoder").config
+    config = api.load(tmp_path / "encoder", kind="pretrain", device="cpu").config
     assert (config.dropout, config.hidden, config.embedding) == (0.4, 8, 6)
 
 

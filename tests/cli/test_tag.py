@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chainrule import recipes
+from chainrule import api, recipes
 from chainrule.config import build_config
 from chainrule.tasks import pretrain, tag
 from chainrule.tasks.run_options import RunOptions
@@ -237,7 +237,7 @@ def test_the_other_switches(place: Path, tmp_path: Path) -> None:
     more = ("--no-crf", "--vectors", vectors, "--recipe", "conll2003-lstm", "--hidden", 8, "--embedding", 4)
     file = place / "names.train"
     done("tag", "train", "lstm", file, "--out", tmp_path / "x", *more, "--epochs", 1, "--set", "characters=2")
-    made = tag.load(tmp_path / "x", "cpu")
+    made = api.load(tmp_path / "x", kind="tag", device="cpu")
     assert (made.config.crf, made.config.characters, made.config.hidden, made.config.embedding) == (False, 2, 8, 4)
     assert made.config.rare_unknown == 0.5
     assert made.tokenizer.config.lowercase
@@ -257,7 +257,7 @@ def test_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     # The recipe has one layer by default and says nothing of directions: two sizes are overridden.
     said = f"{tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
     assert f"the encoder of {said}" in done(*start, *recipe).err
-    assert tag.load(tmp_path / "x", "cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
+    assert api.load(tmp_path / "x", kind="tag", device="cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
     assert "decides" not in done(*start, "--epochs", 1, "--force").err  # nothing else was said of its shape
     assert "already has a tokenizer and word vectors" in refused(2, *start, "--min-count", 2, "--force")
 
@@ -279,7 +279,7 @@ def test_what_a_recipe_says_of_longest(
     begun = ("--pretrained", tmp_path / "encoder", "--recipe", "mine", "--epochs", 1, "--device", "cpu")
     out = tmp_path / "x"
     outcome = done("tag", "train", "transformer", place / "train.conll", "--out", out, *begun, "--hidden", 6)
-    assert tag.load(out, "cpu").config.longest == kept
+    assert api.load(out, kind="tag", device="cpu").config.longest == kept
     assert ("longest 20" in outcome.err) == (kept == 20)
 
 

@@ -17,6 +17,8 @@ from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import InputError, ModelFileError, NotFoundError
 from chainrule.storage import verified_dir
+from chainrule.storage.model_dir import Origin
+from chainrule.text.fingerprint import Fingerprint
 
 
 def small_vectors() -> WordVectors:
@@ -30,7 +32,9 @@ def small_vectors() -> WordVectors:
         lowercase=True,
         metrics={"loss": 2.5, "words": 17},
         config=VectorConfig(method="cbow", dimensions=3, shortest=3, longest=6, buckets=10),
-        about=storage.make_provenance("corpus.txt", "0" * 64, "chainrule vectors train", 3),
+        origin=Origin.now(
+            text="corpus.txt", fingerprint=Fingerprint("0" * 64), command="chainrule vectors train", seed=3
+        ),
     )
 
 
@@ -43,7 +47,7 @@ def test_out_and_in(tmp_path: Path) -> None:
         assert getattr(after, name) == getattr(before, name), name
     for name in ("matrix", "counts", "buckets"):
         assert_array_equal(getattr(after, name), getattr(before, name))
-    assert after.about["training_text"] == {"names": "corpus.txt", "sha256": "0" * 64}
+    assert (after.origin.text, after.origin.text_sha256) == ("corpus.txt", "0" * 64)
     assert after.vector("unknown").shape == (3,)
     after.save(tmp_path / "again")
     first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again"))
@@ -57,14 +61,16 @@ def test_the_numbers_are_the_file_that_safetensors_writes(tmp_path: Path) -> Non
         "counts": np.arange(3000, dtype=np.uint64),
         "buckets": padded[:7, :3],
     }
-    storage._write_tensors(tmp_path / "n", arrays)
+    file = storage._tensor_file(arrays)
+    file.write(tmp_path / "n")
+    assert len(file) == (tmp_path / "n").stat().st_size
     wanted = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     assert (tmp_path / "n").read_bytes() == wanted
 
 
 def test_without_counts_and_settings_and_as_one_hot(tmp_path: Path) -> None:
     WordVectors(("a", "b"), np.zeros((2, 0), np.float32)).save(tmp_path / "m")
-    found = storage.load(tmp_path / "m")
+    found = storage.read(tmp_path / "m")
     assert found.is_one_hot
     assert (found.counts, found.buckets, found.config, found.method) == (None, None, None, "imported")
 
@@ -83,7 +89,7 @@ def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
     content[len(content) // 2] ^= 1
     (tmp_path / "m" / name).write_bytes(content)
     with pytest.raises(ModelFileError, match=name):
-        storage.load(tmp_path / "m")
+        storage.read(tmp_path / "m")
 
 
 def seal(source: Path, target: Path, **changed: bytes) -> Path:
@@ -120,7 +126,7 @@ def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
     ]
     for number, case in enumerate(cases):
         with pytest.raises(ModelFileError):
-            storage.load(seal(tmp_path / "m", tmp_path / str(number), **case))
+            storage.read(seal(tmp_path / "m", tmp_path / str(number), **case))
 
 
 def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: Path) -> None:
@@ -138,9 +144,9 @@ def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: 
 def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
     chainrule.train("ngram", toy, order=2, smoothing="laplace").save(tmp_path / "n")
     with pytest.raises(ModelFileError, match="does not contain word vectors but a model of kind 'ngram'"):
-        storage.load(tmp_path / "n")
+        storage.read(tmp_path / "n")
     with pytest.raises(NotFoundError):
-        storage.load(tmp_path / "nowhere")
+        storage.read(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("word", ["", "a\nb"])

@@ -43,7 +43,7 @@ def test_every_method(corpus: Path, tmp_path: Path, method: str) -> None:
     assert made.metrics["train_words"] == counts.total()
     assert made.metrics["vocab_size"] == made.metrics["train_types"] == len(counts)
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
-    assert made.about["training_text"] == {"names": str(corpus), "sha256": digest}
+    assert (made.origin.text, made.origin.text_sha256) == (str(corpus), digest)
     made.save(tmp_path / "m")
     assert_array_equal(chainrule.load(tmp_path / "m").matrix, made.matrix)
 
@@ -56,7 +56,7 @@ def test_the_way_the_text_is_stored_does_not_matter(corpus: Path, tmp_path: Path
     )
     for other in others:
         assert_array_equal(other.matrix, first.matrix)
-        assert other.about["training_text"]["sha256"] == first.about["training_text"]["sha256"]  # type: ignore[call-overload,index]
+        assert other.origin.text_sha256 == first.origin.text_sha256
 
 
 def test_scipy_is_looked_for_before_any_work(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_the_digest_is_that_of_the_corpus(tmp_path: Path) -> None:
         for drop_blank_lines in (False, True):
             corpus = Corpus.of(tmp_path / f"{number}.txt", drop_blank_lines=drop_blank_lines)
             made = train.train(corpus, **TINY | {"method": "one-hot"})
-            assert made.about["training_text"]["sha256"] == corpus.digest()  # type: ignore[call-overload,index]
+            assert made.origin.text_sha256 == corpus.digest()
 
 
 def test_seeds(corpus: Path) -> None:

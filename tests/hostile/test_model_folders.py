@@ -1,7 +1,9 @@
 """Model folders with a valid manifest and hostile content raise an error that names the file."""
 
+import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +24,8 @@ from chainrule.neural.probes import contextual
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.tables import BackoffTables
-from chainrule.storage import verified_dir
+from chainrule.server.models import check_language_model
+from chainrule.storage import manifest, verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
 from cli.command import call
@@ -72,6 +75,55 @@ TENSOR_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
 def test_unchanged_folders_answer(kind: str, models: Callable[[str], Path], tmp_path: Path) -> None:
     answer = numbers(ask(reseal(models(kind), tmp_path / "model", {})))
     assert np.isfinite(answer).all()
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """SHA-256 digests computed during the test, with the number of times each was computed."""
+    digests: Counter[str] = Counter()
+    sha256, file_digest = hashlib.sha256, hashlib.file_digest
+
+    def count_bytes(content: bytes = b"", **options: Any) -> Any:
+        digest = sha256(content, **options)
+        digests[digest.hexdigest()] += 1
+        return digest
+
+    def count_file(*args: Any) -> Any:
+        digest = file_digest(*args)
+        digests[digest.hexdigest()] += 1
+        return digest
+
+    monkeypatch.setattr(hashlib, "sha256", count_bytes)
+    monkeypatch.setattr(hashlib, "file_digest", count_file)
+    return digests
+
+
+@pytest.mark.parametrize("kind", ["ngram", "lstm", "mixture", *folders.TASKS])
+@pytest.mark.parametrize("way", ["load", "verify", "info", "serve"])
+def test_each_file_is_hashed_once(
+    kind: str, way: str, models: Callable[[str], Path], request: pytest.FixtureRequest
+) -> None:
+    if way == "serve" and kind in folders.TASKS:
+        pytest.skip("only language models are served")
+    path = models(kind)
+    hashed: Counter[str] = request.getfixturevalue("hashed")
+    match way:
+        case "info":
+            assert call("info", path).status == 0
+        case "serve":
+            check_language_model(path)
+            assert not any(hashed[entry.sha256] for name, entry in entries(path) if name != "config.json")
+            api.load(path, device="cpu", kind="language model")
+        case _:
+            chainrule.load(path, device="cpu", verify=way == "verify")
+    for name, entry in entries(path):
+        if name != "config.json":
+            is_skipped = entry.content_id is not None and way != "verify"  # verified block by block
+            assert hashed[entry.sha256] == (0 if is_skipped else 1), name
+
+
+def entries(path: Path) -> list[tuple[str, manifest.Entry]]:
+    return list(verified_dir.read(path).files.items())
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,10 @@ def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch
     loads: list[object] = []
     real, gate = api.load, threading.Event()
 
-    def load(folder: Path, *, device: str) -> Any:
+    def load(folder: Path, **options: Any) -> Any:
         loads.append(folder)
         gate.wait(5)
-        return real(folder, device=device)
+        return real(folder, **options)
 
     monkeypatch.setattr(api, "load", load)
 
@@ -110,10 +110,10 @@ def test_a_load_that_fails_is_told_and_tried_again(
 ) -> None:
     real, failures = api.load, [ModelFileError("/home/secret/model.ngram is cut short")]
 
-    def load(folder: Path, *, device: str) -> Any:
+    def load(folder: Path, **options: Any) -> Any:
         if failures:
             raise failures.pop()
-        return real(folder, device=device)
+        return real(folder, **options)
 
     monkeypatch.setattr(api, "load", load)
 

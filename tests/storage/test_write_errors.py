@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule import model_folder, tasks
+from chainrule import families, model_folder
 from chainrule.applications import convert
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ChainruleError
-from chainrule.model import Model, Origin
-from chainrule.storage.manifest import JSON
+from chainrule.model import Model
+from chainrule.storage.model_dir import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from storage.failing_disk import FailingDisk, largest_file
@@ -28,15 +28,7 @@ def language_model(version: int) -> Model:
 
 
 def word_vectors(version: int) -> WordVectors:
-    about: dict[str, JSON] = {
-        "kind": "vectors",
-        "created": "",
-        "command": "",
-        "seed": 0,
-        "training_text": {"names": "", "sha256": None},
-        "versions": {},
-    }
-    return WordVectors(("a", "b"), np.full((2, 3), version, np.float32), about=about)
+    return WordVectors(("a", "b"), np.full((2, 3), version, np.float32), origin=Origin(created="then"))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +36,7 @@ def writers() -> dict[str, Writer]:
     """Everything that writes a folder or a file, each in two versions."""
     models = {version: language_model(version) for version in (1, 2)}
     vectors = {version: word_vectors(version) for version in (1, 2)}
-    classify = tasks.get("classify")
+    classify = families.get_task("classify")
     table = LabelledTexts(texts=LINES, labels=["x", "y", "x"], name="toy")
     classifiers = {
         version: dataclasses.replace(

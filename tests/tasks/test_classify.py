@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import chainrule
+from chainrule import api
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.neural import weights
 from chainrule.tasks import classify
@@ -144,7 +145,10 @@ def test_save_and_load(tmp_path: Path, family: str) -> None:
     chosen: dict[str, Any] = {"order": 2} if family == "ngram" else SMALL | {"epochs": 1, "clip": 0.0}
     classifier = classify.train(family, TRAIN, valid=TEST, options=RunOptions(device="cpu"), **chosen)
     classifier.save(tmp_path / "m")
-    for again in (classify.load(tmp_path / "m", "cpu"), chainrule.load(tmp_path / "m", device="cpu")):
+    for again in (
+        api.load(tmp_path / "m", kind="classify", device="cpu"),
+        chainrule.load(tmp_path / "m", device="cpu"),
+    ):
         assert isinstance(again, Classifier)
         assert again.labels == ("ab", "ba")
         assert again.config == classifier.config
@@ -165,16 +169,16 @@ def test_damaged_and_foreign_folders(tmp_path: Path) -> None:
     classifier.save(tmp_path / "m")
     (tmp_path / "m" / "config.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"config\.json"):
-        classify.load(tmp_path / "m")
+        api.load(tmp_path / "m", kind="classify")
     for place, odd in enumerate(({"ab": 1}, {"ba": 1, "ab": 1}, {"ab": 0, "ba": 1}, ["ab", "ba"])):
         object.__setattr__(classifier, "counts", odd)
         classifier.save(tmp_path / str(place))
         with pytest.raises(ModelFileError, match="labels must be two or more"):
-            classify.load(tmp_path / str(place))
+            api.load(tmp_path / str(place), kind="classify", device="cpu")
     object.__setattr__(classifier, "counts", {"ab": 1, "ba": 1, "c": 1})  # one more than there are n-grams
     classifier.save(tmp_path / "more")
     with pytest.raises(ModelFileError, match="classes/2"):
-        classify.load(tmp_path / "more")
+        api.load(tmp_path / "more", kind="classify")
 
 
 @pytest.mark.parametrize("step", [1, 25, 26, 60])
@@ -277,9 +281,9 @@ def test_ngram_classifier_needs_no_torch() -> None:
     script = """
 import sys
 sys.modules["torch"] = None
-from chainrule import tasks
+from chainrule import families
 from chainrule.text.labelled import LabelledTexts
-classify, data = tasks.get("classify"), LabelledTexts(("good", "bad"), ("pos", "neg"), "toy")
+classify, data = families.get_task("classify"), LabelledTexts(("good", "bad"), ("pos", "neg"), "toy")
 print(classify.train("ngram", data).predict(["good"]))
 try:
     classify.train("lstm", data)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from chainrule import api
 from chainrule.tasks import classify, pretrain
 from chainrule.tasks.pretrain import Segments
 from chainrule.tasks.run_options import RunOptions
@@ -52,5 +53,6 @@ def test_initialization_from_a_pretrained_encoder(tmp_path: Path) -> None:
     classifier.save(tmp_path / "m")
     shutil.rmtree(tmp_path / "encoder")
     assert_array_equal(
-        classify.load(tmp_path / "m", "cpu").probabilities(["a b"]), classifier.probabilities(["a b"])
+        api.load(tmp_path / "m", kind="classify", device="cpu").probabilities(["a b"]),
+        classifier.probabilities(["a b"]),
     )

@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.testing import assert_array_equal
 
+from chainrule import api
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.neural import weights
 from chainrule.neural.encoders.classifier import ClassifyConfig
@@ -114,7 +115,7 @@ def test_conflicting_vector_width_is_rejected(kind: type[EncoderConfig], tmp_pat
 
 @KINDS
 def test_initialization_from_a_pretrained_encoder(kind: type[EncoderConfig], folder: Path) -> None:
-    known = pretrain.load(folder)
+    known = api.load(folder, kind="pretrain", device="cpu")
     initialized = initialize_small(kind, pretrained=folder, layers="2", dropout=0.25)
     shape = {name: getattr(initialized.config, name) for name in known.shape}
     assert shape == known.shape == SHAPE | {"family": "lstm", "layers": 2, "directions": "apart"}
@@ -293,7 +294,10 @@ def test_frozen_vectors_do_not_change(folder: Path) -> None:
     data = LabelledTexts(tuple(texts), tuple("ab"[i % 2] for i in range(20)), "texts")
     chosen: dict[str, Any] = {"epochs": 2, "batch_size": 8, "weight_decay": 1.0, "frozen_vectors": True}
     model = classify.train("lstm", data, pretrained=folder, options=RunOptions(device="cpu"), **chosen)
-    before, after = (dict(r.named_parameters()) for r in (pretrain.load(folder).reader, network(model).reader))
+    before, after = (
+        dict(r.named_parameters())
+        for r in (api.load(folder, kind="pretrain", device="cpu").reader, network(model).reader)
+    )
     assert [name for name in before if torch.equal(before[name], after[name])] == [
         "embedding"
     ]  # all else has learnt

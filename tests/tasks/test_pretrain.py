@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import chainrule
-from chainrule import recipes
+from chainrule import api, recipes
 from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
@@ -171,7 +171,10 @@ def test_probe_of_the_pretrained_encoder(family: str) -> None:
 
 def test_save_and_load(tmp_path: Path, model: Pretrained) -> None:
     model.save(tmp_path / "encoder")
-    for loaded in (pretrain.load(tmp_path / "encoder"), chainrule.load(tmp_path / "encoder", device="cpu")):
+    for loaded in (
+        api.load(tmp_path / "encoder", kind="pretrain", device="cpu"),
+        chainrule.load(tmp_path / "encoder", device="cpu"),
+    ):
         assert isinstance(loaded, Pretrained)
         assert loaded.evaluate(SENTENCES) == model.evaluate(SENTENCES)
         assert loaded.shape == model.shape
@@ -193,14 +196,14 @@ def test_validation_metrics_are_saved(model: Pretrained) -> None:
 def test_damaged_and_foreign_folders_are_rejected(tmp_path: Path, model: Pretrained) -> None:
     replace(model, config=replace(model.config, hidden=1 << 14)).save(tmp_path / "too-large")
     with pytest.raises(ModelFileError, match="does not fit its config"):
-        pretrain.load(tmp_path / "too-large")
+        api.load(tmp_path / "too-large", kind="pretrain", device="cpu")
     model.save(tmp_path / "encoder")
     file = tmp_path / "encoder" / "model.safetensors"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"model\.safetensors"):
-        pretrain.load(tmp_path / "encoder")
+        api.load(tmp_path / "encoder", kind="pretrain", device="cpu")
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])

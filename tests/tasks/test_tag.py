@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import chainrule
+from chainrule import api
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError
-from chainrule.loading import load as load_any
 from chainrule.neural import weights
 from chainrule.tasks import pretrain, tag
 from chainrule.tasks.pretrain import Segments
@@ -120,7 +121,10 @@ def test_save_and_load(model: tag.Tagger, tmp_path: Path) -> None:
     spelled = learn(names(40, seed=1), characters=5, epochs=2)
     for tagger, sentences in ((model, grammar(20, seed=5)), (spelled, names(20, seed=5))):
         tagger.save(tmp_path / "model", force=True)
-        for again in (tag.load(tmp_path / "model", "cpu"), load_any(tmp_path / "model", device="cpu")):
+        for again in (
+            api.load(tmp_path / "model", kind="tag", device="cpu"),
+            chainrule.load(tmp_path / "model", device="cpu"),
+        ):
             assert again.tags == tagger.tags
             assert again.spellings == tagger.spellings
             assert again.config == tagger.config
@@ -142,17 +146,17 @@ def test_changed_folder_is_rejected(model: tag.Tagger, tmp_path: Path) -> None:
     changed = json.dumps(config).encode()
     (place / "config.json").write_bytes(changed)
     with pytest.raises(ModelFileError, match=r"config\.json"):
-        tag.load(place)
+        api.load(place, kind="tag")
     manifest = json.loads((place / "manifest.json").read_bytes())
     entry = {"sha256": hashlib.sha256(changed).hexdigest(), "size": len(changed)}
     assert manifest["files"]["config.json"].keys() == entry.keys()
     manifest["files"]["config.json"] = entry
     (place / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelFileError, match=r"manifest\.json is damaged or was edited"):
-        tag.load(place)
+        api.load(place, kind="tag")
     replace(model, tags=replace(model.tags, names=(*model.tags.names, "X"))).save(tmp_path / "sealed")
     with pytest.raises(ModelFileError, match="does not fit its config"):
-        tag.load(tmp_path / "sealed")
+        api.load(tmp_path / "sealed", kind="tag")
 
 
 def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:

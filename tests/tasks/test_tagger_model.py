@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from chainrule import api
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.tasks import model, tag
 from chainrule.tasks.run_options import RunOptions
@@ -93,7 +94,7 @@ def test_a_recurrent_tagger_reads_any_length(family: str) -> None:
 def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int | str | None) -> None:
     tagger = learn("rnn", grammar(4, seed=1), column=column)
     tagger.save(tmp_path / "new")
-    assert tag.load(tmp_path / "new", "cpu").column == column
+    assert api.load(tmp_path / "new", kind="tag", device="cpu").column == column
     real = model.save
 
     def save_as_before(path: Any, parts: model.ModelParts, files: Any, **_: Any) -> None:
@@ -101,7 +102,7 @@ def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
 
     monkeypatch.setattr(model, "save", save_as_before)
     tagger.save(tmp_path / "old")
-    assert tag.load(tmp_path / "old", "cpu").column is None
+    assert api.load(tmp_path / "old", kind="tag", device="cpu").column is None
 
 
 @pytest.mark.parametrize(

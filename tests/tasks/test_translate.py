@@ -129,7 +129,7 @@ def test_damaged_folder_is_rejected(tmp_path: Path, tiny: Translator) -> None:
     content[-5] ^= 1
     weights.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"model\.safetensors"):
-        translate.load(tmp_path / "model")
+        api.load(tmp_path / "model", kind="translate")
 
 
 @pytest.mark.parametrize(

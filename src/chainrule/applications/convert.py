@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from chainrule import model_folder
+from chainrule import api
 from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError, printable
 from chainrule.lm import AnyModel
 from chainrule.mixture import Mixture
-from chainrule.model import Model, Origin
+from chainrule.model import Model
 from chainrule.ngram import arpa
 from chainrule.ngram.config import IMPORTED, INTERPOLATED, Config
 from chainrule.ngram.entropy_pruning import entropy_prune
@@ -18,6 +18,7 @@ from chainrule.ngram.interpolation import interpolate
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import train_speller
 from chainrule.progress import Progress, as_progress, silent
+from chainrule.storage.model_dir import Origin
 from chainrule.system import thread_count
 from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
 from chainrule.tokenizers.punctuation import joined_sides
@@ -37,7 +38,7 @@ def write_arpa(source: Path | Model, out: BinaryIO) -> None:
 
 def _ngram_and_tokens(source: Path | Model) -> tuple[NgramModel, list[str]]:
     """Return the n-gram model and its tokens by id."""
-    model = source if isinstance(source, Model) else model_folder.load(source)
+    model = source if isinstance(source, Model) else api.load(source, kind="language model")
     if model.family != "ngram":
         raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer

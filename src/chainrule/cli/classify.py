@@ -97,10 +97,10 @@ def train(
     chainrule classify train lstm train.tsv --valid dev.tsv --pooling attention --out runs/lstm
     """
     options.limit_threads(threads)
-    from chainrule import tasks
+    from chainrule import families
 
     start = time.perf_counter()
-    classify = tasks.get("classify")
+    classify = families.get_task("classify")
     classify.check_family(family, pretrained=pretrained, vectors=vectors)
     params = dict(call.params)
     if lowercase is False:  # an explicit False, unlike None
@@ -161,7 +161,7 @@ def predict(
 
     Example: echo "a gorgeous film" | chainrule classify predict runs/lstm --explain
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.errors import UsageError
     from chainrule.tasks.classify_report import LEGENDS, Explanation, render_page
     from chainrule.text.labelled import read_text_batches
@@ -169,7 +169,7 @@ def predict(
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         what = "is a folder" if html.is_dir() else "would stand in a folder that does not exist"
         raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
-    loaded: Classifier = tasks.get("classify").load(model, options.check_device(device))
+    loaded: Classifier = api.load(model, kind="classify", device=options.check_device(device))
     method = loaded.posterior.default_explanation
     predictions: list[Explanation] = []
     for texts in read_text_batches(file, column=column, labels=loaded.labels):
@@ -211,9 +211,9 @@ def evaluate(
 
     Example: chainrule classify evaluate runs/lstm test.tsv
     """
-    from chainrule import tasks
+    from chainrule import api
 
-    loaded: Classifier = tasks.get("classify").load(model, options.check_device(device))
+    loaded: Classifier = api.load(model, kind="classify", device=options.check_device(device))
     with progress() as bar:
         report = loaded.evaluate(file, bins=bins, column=column, label=label, progress=bar)
     if json:

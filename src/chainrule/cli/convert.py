@@ -81,11 +81,11 @@ def convert(
 
 def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = None) -> "Model":
     """Load an n-gram model, merging a mixture into one, and prune it if requested."""
-    from chainrule import model_folder
+    from chainrule import api
     from chainrule.applications import convert as single
     from chainrule.progress import silent
 
-    model = single.merge_mixture(model_folder.load(source), bar or silent)
+    model = single.merge_mixture(api.load(source, kind="language model"), bar or silent)
     return single.with_command(_pruned(model, entropy_prune, bar or silent), options.command_line())
 
 

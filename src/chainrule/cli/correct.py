@@ -58,7 +58,9 @@ def correct(
     distance = {} if real_words else {"real_word_distance": 0}
     settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
     corrector = Corrector(
-        api.load(model, device=options.check_device(device)), _edit_model(pairs or [], channel), settings
+        api.load(model, kind="language model", device=options.check_device(device)),
+        _edit_model(pairs or [], channel),
+        settings,
     )
     text = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
     corrections = (line for batch in read_batches(text) for line in _flushed(corrector, batch, candidates))

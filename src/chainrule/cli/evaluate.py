@@ -52,7 +52,7 @@ def evaluate(
     from chainrule import api
     from chainrule.text.corpus import Corpus
 
-    loaded = api.load(model, device=options.check_device(device))
+    loaded = api.load(model, kind="language model", device=options.check_device(device))
     corpus, held_out, train_corpus = (
         None if part is None else Corpus.of(part, **options.corpus_options(column, errors, drop_blank_lines))
         for part in (text, valid, train)

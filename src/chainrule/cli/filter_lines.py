@@ -67,8 +67,8 @@ def filter_lines(
 
     amount = None if keep is None else Keep.parse(keep)
     device_name = options.check_device(device)
-    general = None if against is None else api.load(against, device=device_name)
-    judge = LineCost.of(api.load(model, device=device_name), general, by)
+    general = None if against is None else api.load(against, kind="language model", device=device_name)
+    judge = LineCost.of(api.load(model, kind="language model", device=device_name), general, by)
     corpus = Corpus.of(file, **options.corpus_options(column, errors, drop_blank_lines))
     with progress() as draw:
         distances = measure_distances(judge, corpus, draw)

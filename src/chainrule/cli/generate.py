@@ -63,7 +63,7 @@ def generate(
 
     if stream and (num != 1 or json):
         raise UsageError("--stream prints a single text; leave out --num and --json")
-    loaded = api.load(model, device=options.check_device(device))
+    loaded = api.load(model, kind="language model", device=options.check_device(device))
     settings: dict[str, Any] = options.drop_unset(
         strategy=strategy,
         temperature=temperature,

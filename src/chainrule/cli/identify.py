@@ -52,7 +52,7 @@ def identify(
     weights = None if prior is None else [_number(weight) for weight in prior.split(",")]
     device_name = options.check_device(device)
     identifier = Identifier.of(
-        {name: api.load(path, device=device_name) for name, path in folders.items()}, weights
+        {name: api.load(path, kind="language model", device=device_name) for name, path in folders.items()}, weights
     )
     if labels:
         _print_figures(_evaluate(identifier, file, column or "text"), json)

@@ -21,12 +21,11 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
 
     Example: chainrule info runs/ngram5 --verify
     """
-    from chainrule import loading, model_folder
+    from chainrule import api
     from chainrule.storage import verified_dir
 
-    loaded = loading.load(model, verify=verify)
-    sealed = verified_dir.read(model)
-    files, origin = sealed.files, model_folder.read_origin(sealed)
+    loaded = api.load(model, verify=verify)
+    files, origin = verified_dir.read(model).files, loaded.origin
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),
@@ -39,7 +38,7 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
             for role, tokenizer in _tokenizers(loaded).items()
         },
         "training_text": origin.text,
-        "training_text_sha256": origin.fingerprint.sha256 if origin.fingerprint else None,
+        "training_text_sha256": origin.text_sha256,
         "command": origin.command,
         "seed": origin.seed,
         "created": origin.created,

@@ -35,7 +35,7 @@ def mix(
     corpus = Corpus.of(held_out, **options.corpus_options(column, errors, drop_blank_lines))
     command = options.command_line()
     with options.lock_output(out, [*models, *held_out], force=force), progress() as bar:
-        loaded = [api.load(path, device=options.check_device(device)) for path in models]
+        loaded = [api.load(path, kind="language model", device=options.check_device(device)) for path in models]
         mixture = api.mix(loaded, held_out=corpus, progress=bar, command=command)
         mixture.save(out, force=force)
     weights = list(zip(map(str, models), mixture.config.weights, strict=True))

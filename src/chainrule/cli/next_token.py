@@ -23,7 +23,7 @@ def next_token(
     """
     from chainrule import api
 
-    loaded = api.load(model, device=options.check_device(device))
+    loaded = api.load(model, kind="language model", device=options.check_device(device))
     document: dict[str, object] = {"context": context}
     if complete:
         from chainrule.applications.complete import Completer

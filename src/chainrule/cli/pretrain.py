@@ -63,14 +63,14 @@ def pretrain(
     chainrule classify train lstm train.tsv --valid dev.tsv --pretrained runs/encoder --out runs/classifier
     """
     options.limit_threads(threads)
-    from chainrule import tasks
+    from chainrule import families
     from chainrule.errors import UsageError
     from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
-    task = tasks.get("pretrain")
+    task = families.get_task("pretrain")
     params = dict(call.params)
     settings = training_options.resolve_settings("pretrain", family, task.PretrainConfig, params, ("mask",))
     kind = str(settings.tokenizer.pop("kind", "word"))

@@ -88,7 +88,10 @@ def rerank(
     references = None if reference is None else read_references(reference)
     errors = None if references is None else count_errors(lists, references)
     paths = [model, *(more or [])]
-    models = {_name(path, paths): api.load(path, device=options.check_device(device)) for path in paths}
+    models = {
+        _name(path, paths): api.load(path, kind="language model", device=options.check_device(device))
+        for path in paths
+    }
     with progress() as draw:
         scored = score(lists, models, _names(lengths), draw)
         if tune is not None:

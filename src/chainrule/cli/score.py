@@ -47,7 +47,7 @@ def score(
 
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")
-    loaded = api.load(model, device=options.check_device(device))
+    loaded = api.load(model, kind="language model", device=options.check_device(device))
     corpus = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
     scorer = TokenScorer(loaded.lm) if loaded.lm.context == "stream" else None  # a stream is scored as one text
     for batch in _batches(read_batches(corpus)):

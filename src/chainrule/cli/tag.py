@@ -100,9 +100,9 @@ def train(
     chainrule tag train lstm eng.train --valid eng.testa --recipe conll2003-lstm --out runs/names
     """
     options.limit_threads(threads)
-    from chainrule import tasks
+    from chainrule import families
 
-    task = tasks.get("tag")
+    task = families.get_task("tag")
     start = time.perf_counter()
     trained_tokenizer = tokenizer if pretrained is None else pretrained  # its vocabulary overrides the recipe's
     settings = training_options.resolve_settings(
@@ -167,10 +167,10 @@ def predict(
 
     Example: echo "the saw saw wood" | chainrule tag predict runs/upos
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.text.conll import read_tagging_input_batches
 
-    loaded = tasks.get("tag").load(model, options.check_device(device))
+    loaded = api.load(model, kind="tag", device=options.check_device(device))
     if column is None:
         batches = read_tagging_input_batches(file, plain=plain, column=loaded.column, is_known=loaded.tags.is_known)
     else:
@@ -216,9 +216,9 @@ def evaluate(
 
     Example: chainrule tag evaluate runs/names eng.testb
     """
-    from chainrule import tasks
+    from chainrule import api
 
-    loaded = tasks.get("tag").load(model, options.check_device(device))
+    loaded = api.load(model, kind="tag", device=options.check_device(device))
     with progress() as bar:
         report = loaded.evaluate(file, column=column, progress=bar)
     if json:

@@ -38,7 +38,7 @@ def resolve_settings(
     `params` are the parameters of the command; `more` names options beyond `SETTINGS` that are configuration
     fields. The result does not contain the family, which is an argument of the command.
     """
-    from chainrule import recipes, tasks
+    from chainrule import families, recipes
     from chainrule.api import split_settings
     from chainrule.config import ConfigOverrides, build_config, parse_overrides, read_toml
     from chainrule.config import overrides_from_tables as of_tables
@@ -50,7 +50,7 @@ def resolve_settings(
         tokenizer_settings["kind"] = model_settings.pop("kind")
     seed = {} if params["seed"] is None else {"seed": params["seed"]}
     pretrained = params.get("pretrained") and Path(params["pretrained"])
-    encoder_shape = {} if pretrained is None else tasks.get("pretrain").read_shape(pretrained)
+    encoder_shape = {} if pretrained is None else families.get_task("pretrain").read_shape(pretrained)
     settings, overridden = ConfigOverrides(), []
     if params["recipe"] is not None:
         settings = recipes.read(params["recipe"], family, task).choices

@@ -94,13 +94,13 @@ def train(
     chainrule translate train transformer pairs.tsv --out runs/de-en
     """
     options.limit_threads(threads)
-    from chainrule import tasks
+    from chainrule import families
     from chainrule.errors import UsageError
 
     start = time.perf_counter()
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no family '{family}' to translate with; choose rnn, lstm, gru or transformer")
-    task = tasks.get("translate")
+    task = families.get_task("translate")
     params = dict(call.params)
     switches = {"joint": joint, "label_smoothing": label_smoothing}
     settings = training_options.resolve_settings("translate", family, task.PairConfig, params, ("attention",))
@@ -151,11 +151,11 @@ def predict(
 
     Example: echo "ein mann geht" | chainrule translate predict runs/de-en
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.text.parallel import read_source_batches
 
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
-    loaded = tasks.get("translate").load(model, options.check_device(device))
+    loaded = api.load(model, kind="translate", device=options.check_device(device))
     done = 0
     for sources in read_source_batches(file):
         with progress() as bar:
@@ -192,11 +192,11 @@ def score(
 
     Example: chainrule translate score runs/de-en candidates.tsv
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.errors import ChainruleWarning
     from chainrule.text.parallel import read_pairs
 
-    loaded = tasks.get("translate").load(model, options.check_device(device))
+    loaded = api.load(model, kind="translate", device=options.check_device(device))
     read = read_pairs(pairs, keeps_empty=True)
     if empty := [str(n) for n, source in zip(read.numbers, read.sources, strict=True) if not source.strip()]:
         lines = ", ".join(empty[:10]) + (f" and {len(empty) - 10} more" if len(empty) > 10 else "")
@@ -224,13 +224,13 @@ def align(
 
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.analysis.attention_plots import draw
     from chainrule.errors import UsageError
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
-    translator = tasks.get("translate").load(model, options.check_device(device))
+    translator = api.load(model, kind="translate", device=options.check_device(device))
     alignment = translator.align(source, target)
     source_texts = [translator.source.display_text(token) for token in alignment.source]
     target_texts = [translator.target.display_text(token) for token in alignment.target]
@@ -270,19 +270,18 @@ def evaluate(
 
     Example: chainrule translate evaluate runs/de-en test.de test.en
     """
-    from chainrule import tasks
+    from chainrule import api
     from chainrule.storage.atomic import atomic_file
     from chainrule.text.parallel import read_aligned_lines, read_pairs
 
-    task = tasks.get("translate")
     decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
-    loaded = task.load(model, options.check_device(device))
+    loaded = api.load(model, kind="translate", device=options.check_device(device))
     read = read_pairs(pairs)
     output = nullcontext() if out is None else atomic_file(out)  # fails now if the file cannot be written
     with output as stream, progress() as bar:
         other = None
         if against is not None and against.is_dir():
-            other_model = task.load(against, options.check_device(device))
+            other_model = api.load(against, kind="translate", device=options.check_device(device))
             other = [
                 candidates[0].text for candidates in other_model.translate_all(read.sources, decoding, progress=bar)
             ]
@@ -302,9 +301,9 @@ def _decoding(
 ) -> "Decoding":
     from dataclasses import replace
 
-    from chainrule import tasks
+    from chainrule import families
 
-    defaults: Decoding = tasks.get("translate").BEAM
+    defaults: Decoding = families.get_task("translate").BEAM
     settings: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
     settings |= {"max_tokens": max_tokens or defaults.max_tokens, "temperature": temperature, "seed": seed}
     return replace(defaults, **settings)

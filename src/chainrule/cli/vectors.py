@@ -323,7 +323,7 @@ def import_(
     command = options.command_line()
     with options.lock_output(out, [file], force=force):
         vectors = storage.read(file)
-        replace(vectors, about=dict(vectors.about) | {"command": command}).save(out, force=force)
+        replace(vectors, origin=replace(vectors.origin, command=command)).save(out, force=force)
     _done(vectors, out, {"file": file}, json)
 
 

@@ -132,10 +132,10 @@ def _load(model: Path, device: str) -> Any:
     """Load the model; raise MissingExtra if torch is not installed."""
     from importlib import import_module
 
-    from chainrule import loading
+    from chainrule import api
     from chainrule.errors import MissingExtra
 
-    loaded = loading.load(model, device=options.check_device(device))
+    loaded = api.load(model, device=options.check_device(device))
     try:
         import_module("torch")
     except ModuleNotFoundError as error:

@@ -18,10 +18,11 @@ from chainrule.comparison.settings import Settings
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
-from chainrule.model import Model, Origin
+from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus
 from chainrule.progress import Progress
 from chainrule.storage import verified_dir
+from chainrule.storage.model_dir import Origin
 
 SAMPLE_TOKENS = 30
 SAMPLES = 8

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 
-from chainrule import model_folder
+from chainrule import api
 from chainrule.comparison import journal, report
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
@@ -151,7 +151,9 @@ class Store:
         """Return a needed model, loading it from the folder if this run did not train it."""
         if name not in self.models:
             assert self.output is not None
-            self.models[name] = model_folder.load(self.output.models / name, self.settings.device)
+            self.models[name] = api.load(
+                self.output.models / name, kind="language model", device=self.settings.device
+            )
         return self.models[name]
 
 

@@ -1,7 +1,6 @@
 """Train word vectors on a text: count words, build the vocabulary, run one of the methods."""
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -9,13 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from chainrule import system
 from chainrule.config import build_config
 from chainrule.embeddings import corpus as counting
 from chainrule.embeddings import corpus as vocabulary
-from chainrule.embeddings import ppmi, storage
+from chainrule.embeddings import ppmi
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, Digest, WordVocabulary
 from chainrule.embeddings.subwords import Subwords
@@ -24,8 +21,11 @@ from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.manifest import JSON
+from chainrule.storage.model_dir import Origin
+from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
+from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers.punctuation import looks_pretokenised
 from chainrule.tokenizers.train import UNK
@@ -92,9 +92,10 @@ def _train(
     with scratch_folder() as scratch:
         counted, words = _count(corpus, digest, scratch / "numbers", config, progress)
         name = command or "chainrule.embeddings.train.train(…)"
-        about = storage.make_provenance(corpus.name, digest.hexdigest(), name, seed)
+        fingerprint = Fingerprint(digest.hexdigest())
+        origin = Origin.now(text=corpus.name, fingerprint=fingerprint, command=name, seed=seed)
         if check is not None:
-            check(about)
+            check(origin.manifest_facts("vectors"))
         trained = import_module(METHOD_MODULES[config.method]).train(
             counted,
             words,
@@ -116,9 +117,9 @@ def _train(
         subwords=Subwords(config.shortest, config.longest, config.buckets) if config.has_subwords else None,
         buckets=trained.buckets,
         lowercase=config.lowercase,
-        metrics=figures | _json_metrics(trained.metrics),
+        metrics=figures | replace_nonfinite(trained.metrics),
         config=config,
-        about=about,
+        origin=origin,
     )
 
 
@@ -160,9 +161,3 @@ def _check_words(blocks: Blocks) -> Iterator[str]:
     for block in blocks:
         words.check(block)
         yield block
-
-
-def _json_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Return the metrics as JSON values: Python numbers, None if not finite."""
-    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in metrics.items()}
-    return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}

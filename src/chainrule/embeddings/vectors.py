@@ -1,7 +1,7 @@
 """Trained word vectors: nearest neighbours, similarity and analogies."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -16,7 +16,7 @@ from chainrule.embeddings.formats import Format, write_vectors
 from chainrule.embeddings.subwords import Subwords
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
-from chainrule.storage.manifest import JSON
+from chainrule.storage.model_dir import Origin
 
 AnalogyMethod = Literal["add", "mul"]
 """Analogy score: 3CosAdd (Mikolov et al. 2013) or 3CosMul (Levy & Goldberg 2014)."""
@@ -45,7 +45,7 @@ class WordVectors:
     lowercase: bool = False  # look words up in lower case; set to True if all words are lower-case
     metrics: dict[str, Any] = field(default_factory=dict)
     config: VectorConfig | None = None  # None: imported from a file
-    about: Mapping[str, JSON] = field(default_factory=dict)  # provenance in the manifest
+    origin: Origin = field(default_factory=Origin)
 
     def __post_init__(self) -> None:
         if self.matrix.ndim != 2 or len(self.matrix) != len(self.words) or not self.words:

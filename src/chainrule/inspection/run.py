@@ -12,16 +12,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from chainrule import families, loading
+from chainrule import api, families
 from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
 from chainrule.inspection.report import Inspection, Subject
 from chainrule.inspection.sample import Sample, take_sample
 from chainrule.model import Model
-from chainrule.model_folder import usage_hint
 from chainrule.plots import base
 from chainrule.plots.html import to_printable
 from chainrule.progress import Progress, as_progress, silent
+from chainrule.storage.model_dir import usage_hint
 from chainrule.system import versions
 from chainrule.text.corpus import Corpus
 from chainrule.text.parallel import SentencePairs, read_pairs
@@ -228,7 +228,7 @@ def _load(models: Any, device: str) -> list[tuple[str, Any]]:
     if not sources:
         raise UsageError("no model was given; name the folder of at least one")
     names = unique_names([_parts(model) for model in sources])
-    loaded = [loading.load(model, device=device) if isinstance(model, str | Path) else model for model in sources]
+    loaded = [api.load(model, device=device) if isinstance(model, str | Path) else model for model in sources]
     for model, source in zip(loaded, sources, strict=True):
         _check_kind(model, str(source))
     return list(zip(names, loaded, strict=True))

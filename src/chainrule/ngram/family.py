@@ -20,7 +20,7 @@ from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import estimate, estimate_lambdas, expand_lambdas
 from chainrule.storage.manifest import REMEDY
 from chainrule.storage.temp_dir import ScratchFolder
-from chainrule.storage.verified_dir import Content, SelfVerifyingFile, VerifiedDir
+from chainrule.storage.verified_dir import Content, StreamedFile, VerifiedDir
 
 FILE: Final = "model.ngram"
 BYTES_PER_TOKEN: Final = 24
@@ -128,9 +128,7 @@ def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
 def files(lm: NgramModel) -> Mapping[str, Content]:
     """Return the model file, which the engine writes."""
     engine = lm.engine
-    return {
-        FILE: SelfVerifyingFile(engine.bytes, lambda path: engines.save(engine, path), engines.content_id(engine))
-    }
+    return {FILE: StreamedFile(engine.bytes, lambda path: engines.save(engine, path), engines.content_id(engine))}
 
 
 def load(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from chainrule import api, model_folder
-from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError
+from chainrule.errors import ChainruleError, NotFoundError, UsageError
 from chainrule.model import Model
 from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import printable_name
@@ -83,7 +83,9 @@ class ModelRegistry:
 
     async def _load(self, name: str) -> LoadedModel:
         try:
-            model = await run_in_daemon_thread(lambda: api.load(self._folders[name], device=self._device))
+            model = await run_in_daemon_thread(
+                lambda: api.load(self._folders[name], kind="language model", device=self._device)
+            )
         except (ChainruleError, OSError, MemoryError) as error:
             LOG.error("the model %s cannot be loaded: %s", name, str(error) or type(error).__name__)
             raise ApiError(
@@ -102,13 +104,7 @@ def _is_loaded(task: "asyncio.Task[LoadedModel]") -> bool:
 
 def check_language_model(path: Path) -> None:
     """Raise ModelFileError unless `path` is a complete language-model folder, without loading the model."""
-    config = verified_dir.read_json(verified_dir.read(path), model_folder.CONFIG)
-    if "task" in config:
-        raise ModelFileError(
-            f"{path} is not a language model: {model_folder.usage_hint(str(config['task']), path)}"
-        )
-    if "family" not in config:
-        raise ModelFileError(f"{path} holds a tokenizer, not a model; give a model folder")
+    model_folder.read_config(verified_dir.read(path))
 
 
 def assign_names(folders: Sequence[Path]) -> dict[str, Path]:

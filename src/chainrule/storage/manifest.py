@@ -2,15 +2,15 @@
 
 import hashlib
 import json
-import math
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from chainrule.errors import ModelFileError
+from chainrule.storage import strict_json
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -155,31 +155,8 @@ def _digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(content)).hexdigest()
 
 
-def parse_json(raw: bytes) -> Any:
-    """Parse strict JSON: ValueError for NaN, numbers that overflow float64, and duplicate keys."""
-    return json.loads(raw.decode(), object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is out of range for float64")
-    return number
-
-
 def _decode(raw: bytes) -> dict[str, Any]:
-    content = parse_json(raw)
+    content = strict_json.parse(raw)
     if not isinstance(content, dict):
         raise ValueError("not a JSON object")
     return content
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError("duplicate key")
-    return content
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

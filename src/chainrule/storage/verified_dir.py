@@ -13,13 +13,13 @@ import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError, printable
-from chainrule.storage import manifest
+from chainrule.storage import manifest, strict_json
 from chainrule.storage.atomic import atomic_folder, flush, link_identical, resolve, write_error
 from chainrule.storage.manifest import FORMAT_VERSION, JSON, Entry, Manifest
 from chainrule.text.readers import expand
@@ -30,13 +30,12 @@ __all__ = [
     "JSON",
     "LOG",
     "Content",
-    "SelfVerifyingFile",
+    "StreamedFile",
     "VerifiedDir",
     "check_replace",
     "check_writable_target",
     "command_words",
     "content_sha256",
-    "dump_json",
     "lock",
     "lock_for_writing",
     "read",
@@ -61,17 +60,38 @@ PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 
 @dataclass(frozen=True, slots=True)
 class VerifiedDir:
-    """A folder whose files match its manifest; self-verifying files are checked when they are read."""
+    """A folder whose files are compared with its manifest, each once, before they are used.
+
+    `read` checks names, types and sizes; `open` and `bytes` verify the SHA-256 of a file, `verify_rest` that of all
+    files not used so far. Files with a content id contain checksums and verify themselves when they are read.
+    """
 
     path: Path
     facts: dict[str, JSON]
     files: Mapping[str, Entry]
+    _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
 
     def open(self, name: str) -> Path:
-        """Return the path of a listed file."""
-        if name not in self.files:
-            raise ModelFileError(f"{self.path / name} is not in the manifest", manifest.REMEDY)
-        return manifest.locate(self.path, name)
+        """Return the path of a listed file after verifying it."""
+        path = self._locate(name)
+        if path not in self._verified and self.files[name].content_id is None:
+            manifest.check(path, self.files[name])
+            self._verified.add(path)
+        return path
+
+    def bytes(self, name: str) -> builtins.bytes:
+        """Read a listed file and verify exactly the bytes returned."""
+        path = self._locate(name)
+        with manifest.translate_io_errors(path), path.open("rb") as file:
+            content = file.read(self.files[name].size + 1)
+        manifest.check(path, self.files[name], content)
+        self._verified.add(path)
+        return content
+
+    def verify_rest(self) -> None:
+        """Verify the files that were not read, except those that verify themselves."""
+        for name in self.files:
+            self.open(name)
 
     def subfolder(self, prefix: str) -> "VerifiedDir":
         """Return the files under `prefix` as a verified folder with the same facts."""
@@ -79,24 +99,21 @@ class VerifiedDir:
         files = {name.removeprefix(start): e for name, e in self.files.items() if name.startswith(start)}
         if not files:
             raise ModelFileError(f"{self.path / prefix} is not in the manifest", manifest.REMEDY)
-        return VerifiedDir(self.path / prefix, self.facts, files)
+        return VerifiedDir(self.path / prefix, self.facts, files, self._verified)
 
-    def bytes(self, name: str) -> builtins.bytes:
-        """Read a listed file and verify exactly the bytes returned."""
-        path = self.open(name)
-        with manifest.translate_io_errors(path), path.open("rb") as file:
-            content = file.read(self.files[name].size + 1)
-        manifest.check(path, self.files[name], content)
-        return content
+    def _locate(self, name: str) -> Path:
+        if name not in self.files:
+            raise ModelFileError(f"{self.path / name} is not in the manifest", manifest.REMEDY)
+        return manifest.locate(self.path, name)
 
 
 @dataclass(frozen=True, slots=True)
-class SelfVerifyingFile:
-    """A file written by a callback, whose format contains checksums that are verified when it is read."""
+class StreamedFile:
+    """A file written by a callback."""
 
     size: int  # bytes
     write: Callable[[Path], None]  # creates the file at a new path
-    content_id: str  # identifies the content, for the manifest
+    content_id: str | None = None  # for the manifest, if the format contains checksums verified on reading
 
     def __len__(self) -> int:
         return self.size
@@ -105,28 +122,29 @@ class SelfVerifyingFile:
 Inputs = Mapping[str, str | None]
 """SHA-256 of the inputs of a command other than the training text, by path; None if unknown."""
 
-Content = builtins.bytes | SelfVerifyingFile
+Content = builtins.bytes | StreamedFile
 """Content of a file to write."""
 
 
 def write_file(path: Path, content: Content) -> None:
     """Write one file and create its parent folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, SelfVerifyingFile):
+    if isinstance(content, StreamedFile):
         content.write(path)
     else:
         path.write_bytes(content)
 
 
 def read(path: Path, *, verify: bool = False) -> VerifiedDir:
-    """Verify every listed file of the folder at `path`; raise ModelFileError for the first mismatch.
+    """Open the folder at `path` after checking its manifest and the type and size of every listed file.
 
-    For self-verifying files only the size is checked, unless `verify` is True.
+    The content of each file is verified when it is read. With `verify`, files that verify themselves block by block
+    are compared with their SHA-256 at once.
     """
     _check_folder(path)
     listed = _read_manifest(path)
     for name, entry in listed.files.items():
-        check = manifest.check if verify or entry.content_id is None else manifest.check_size
+        check = manifest.check if verify and entry.content_id is not None else manifest.check_size
         check(manifest.locate(path, name), entry)
     return VerifiedDir(path, listed.facts, listed.files)
 
@@ -457,15 +475,10 @@ def _write_manifest(folder: Path, facts: Mapping[str, JSON], content_ids: Mappin
     return new_manifest
 
 
-def dump_json(value: Any) -> bytes:
-    """Serialize a value as strict JSON."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
 def read_json(verified: VerifiedDir, name: str) -> dict[str, Any]:
     """Read the JSON object in a listed file."""
     try:
-        value = manifest.parse_json(verified.bytes(name))
+        value = strict_json.parse(verified.bytes(name))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{verified.path / name} is not JSON: {error}") from error
     if not isinstance(value, dict):

@@ -11,13 +11,12 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from chainrule import model_folder
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation import classification
 from chainrule.lm import Floats, Ids
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage import verified_dir
-from chainrule.storage.verified_dir import Content
+from chainrule.storage import model_dir
+from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
 from chainrule.tasks import classify_ngram, model
 from chainrule.tasks.classify_ngram import BayesConfig, NgramClassifier
 from chainrule.tasks.classify_report import (
@@ -187,22 +186,20 @@ class Classifier(TaskModel):
         )
 
 
-def load(path: str | Path, device: str = "auto") -> Classifier:
-    """Verify and load a classifier."""
-    saved = verified_dir.read_json(verified_dir.read(Path(path)), model_folder.CONFIG).get("model")
+def load(folder: VerifiedDir, device: str = "auto") -> Classifier:
+    """Load a classifier from an open folder."""
+    saved = read_json(folder, model_dir.CONFIG).get("model")
     is_generative = isinstance(saved, dict) and saved.get("family") == "ngram"
-    sealed, parts = model.load(path, "classify", get_config_class("ngram" if is_generative else "lstm"))
-    with model_folder.translate_config_errors(sealed):
+    parts = model.read(folder, "classify", get_config_class("ngram" if is_generative else "lstm"))
+    with model_dir.translate_config_errors(folder):
         counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
         posterior: Posterior = (
-            NgramClassifier.load(sealed, parts.config, counts, tokenizer)
+            NgramClassifier.load(folder, parts.config, counts, tokenizer)
             if is_generative
-            else _neural().NeuralClassifier.load(sealed, parts.config, len(counts), tokenizer, device)
+            else _neural().NeuralClassifier.load(folder, parts.config, len(counts), tokenizer, device)
         )
-    return Classifier(
-        posterior=posterior, counts=counts, temperature=temperature, **model.saved_fields(sealed, parts)
-    )
+    return Classifier(posterior=posterior, counts=counts, temperature=temperature, **model.saved_fields(parts))
 
 
 def train(

@@ -15,15 +15,15 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from chainrule import api
 from chainrule import config as settings
-from chainrule.api import split_settings
 from chainrule.embeddings.formats import initial_embeddings, read_vectors
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats
 from chainrule.neural import weights
 from chainrule.neural.encoders import pretraining
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, architecture
-from chainrule.tasks import pretrain
+from chainrule.tasks.pretrain import Pretrained
 from chainrule.tasks.run_options import RunOptions, make_tokenizer
 from chainrule.tokenizers.config import KINDS
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
@@ -87,7 +87,7 @@ def initialize(
         tokenizer_defaults: Default settings of a new tokenizer.
 
     """
-    tokenizer_settings, model_settings = split_settings(chosen)
+    tokenizer_settings, model_settings = api.split_settings(chosen)
     model_settings["family"] = family
     if sources.pretrained is not None:
         _check_conflicts(sources, tokenizer_settings)
@@ -124,7 +124,7 @@ def _with_pretrained(
     options: RunOptions,
 ) -> Initialization[C]:
     """Start from a pretrained encoder; report its coverage of the training text."""
-    encoder = pretrain.load(folder)
+    encoder: Pretrained = api.load(folder, kind="pretrain", device="cpu")
     config = build_config_with_shape(kind, model_settings, encoder.shape, folder)
     share = known_word_share(encoder.tokenizer, lines)
     coverage = f"the encoder of {folder} covers {share:.1%} of the running words"

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, TypeVar
 from chainrule import config as settings
 from chainrule import model_folder
 from chainrule.errors import ModelFileError
-from chainrule.model import Origin
-from chainrule.storage import verified_dir
-from chainrule.storage.verified_dir import Content, VerifiedDir
-from chainrule.tokenizers.config import TokenizerConfig, saved_settings
+from chainrule.storage import model_dir
+from chainrule.storage.model_dir import Card, Origin
+from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 LOG_FILE = "train_log.jsonl"
@@ -66,8 +65,9 @@ class TaskModel(ABC):
             extra=self.extra,
             origin=self.origin,
             metrics=self.metrics,
+            log=self.log,
         )
-        save(path, parts, {**self.files(), **({LOG_FILE: self.log} if self.log else {})}, force=force)
+        save(path, parts, self.files(), force=force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -98,90 +98,61 @@ class ModelParts:
     extra: Mapping[str, Any]  # task-specific JSON: labels, tags
     origin: Origin
     metrics: Mapping[str, Any]
+    log: bytes = b""
 
 
-def save(path: str | Path, parts: ModelParts, files: Mapping[str, Content], *, force: bool = False) -> None:
-    """Write the model folder; `files` are the weights and the training log.
-
-    An existing model or unfinished run at `path` is replaced only with `force`.
-    """
+def save(path: str | Path, parts: ModelParts, weights: Mapping[str, Content], *, force: bool = False) -> None:
+    """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
     config = {
         "task": parts.task,
         "model": settings.to_json(parts.config),
         "tokenizers": {role: settings.to_json(t.config) for role, t in parts.tokenizers.items()},
         **parts.extra,
     }
-    content = {
-        **files,
-        **{_tokenizer_file(role): t.to_json().encode() for role, t in parts.tokenizers.items()},
-        model_folder.CONFIG: verified_dir.dump_json(config),
-        model_folder.METRICS: verified_dir.dump_json(dict(parts.metrics)),
-        model_folder.CARD: _card(parts).encode(),
+    tokenizers = {
+        model_folder.tokenizer_file(role): tokenizer.to_json().encode()
+        for role, tokenizer in parts.tokenizers.items()
     }
-    model_folder.write(Path(path), content, parts.task, parts.origin, force=force)
-
-
-def load(
-    path: str | Path, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
-) -> tuple[VerifiedDir, ModelParts]:
-    """Verify and read a model folder; `kind` is its config class, `roles` maps a config to tokenizer roles."""
-    sealed = verified_dir.read(Path(path))
-    config = verified_dir.read_json(sealed, model_folder.CONFIG)
-    if config.get("task") != task:
-        reason = (
-            model_folder.usage_hint(str(config["task"]), path) if "task" in config else "it is not a task model"
-        )
-        raise ModelFileError(f"{path} was not made by chainrule {task}: {reason}")
-    with model_folder.translate_config_errors(sealed):
-        model_config = settings.build_config(kind, config["model"], "model", is_saved=True)
-        return sealed, ModelParts(
-            task=task,
-            config=model_config,
-            tokenizers={role: _tokenizer(sealed, role, config["tokenizers"][role]) for role in roles(model_config)},
-            extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
-            origin=model_folder.read_origin(sealed),
-            metrics=verified_dir.read_json(sealed, model_folder.METRICS),
-        )
-
-
-def saved_fields(files: VerifiedDir, parts: ModelParts) -> dict[str, Any]:
-    """Fields of `TaskModel` as read from a model folder."""
-    log = files.bytes(LOG_FILE) if LOG_FILE in files.files else b""
-    return {"config": parts.config, "origin": parts.origin, "metrics": dict(parts.metrics), "log": log}
-
-
-def _tokenizer_file(role: str) -> str:
-    return model_folder.TOKENIZER if role == "text" else f"tokenizer.{role}.json"
-
-
-def _tokenizer(sealed: VerifiedDir, role: str, tokenizer_settings: dict[str, Any]) -> Tokenizer:
-    config = settings.build_config(TokenizerConfig, saved_settings(tokenizer_settings), "tokenizer", is_saved=True)
-    return Tokenizer.from_json(
-        sealed.bytes(_tokenizer_file(role)), config, str(sealed.path / _tokenizer_file(role))
+    log = {LOG_FILE: parts.log} if parts.log else {}
+    usage = model_dir.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule ")[2]
+    model_dir.save(
+        Path(path),
+        parts.task,
+        {**weights, **log, **tokenizers},
+        config=config,
+        metrics=dict(parts.metrics),
+        origin=parts.origin,
+        card=Card(title=f"A model made by chainrule {parts.task}", usage=[usage]),
+        force=force,
     )
 
 
-def _card(parts: ModelParts) -> str:
-    origin = parts.origin
-    chosen = "\n".join(f"| {key} | {value} |" for key, value in settings.to_json(parts.config).items())
-    figures = "\n".join(f"| {key} | {value} |" for key, value in parts.metrics.items()) or "| none | |"
-    return f"""# A model made by chainrule {parts.task}
+def read(
+    folder: VerifiedDir, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
+) -> ModelParts:
+    """Read everything but the weights; `kind` is the config class, `roles` maps a config to tokenizer roles."""
+    config = read_json(folder, model_dir.CONFIG)
+    if config.get("task") != task:
+        hint = "it is not a task model"
+        if "task" in config:
+            hint = model_dir.usage_hint(str(config["task"]), folder.path)
+        raise ModelFileError(f"{folder.path} was not made by chainrule {task}: {hint}")
+    with model_dir.translate_config_errors(folder):
+        model_config = settings.build_config(kind, config["model"], "model", is_saved=True)
+        return ModelParts(
+            task=task,
+            config=model_config,
+            tokenizers={
+                role: model_folder.read_tokenizer(folder, config["tokenizers"][role], role)
+                for role in roles(model_config)
+            },
+            extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
+            origin=model_dir.read_origin(folder),
+            metrics=read_json(folder, model_dir.METRICS),
+            log=folder.bytes(LOG_FILE) if LOG_FILE in folder.files else b"",
+        )
 
-Made by chainrule {origin.versions.get("chainrule", "")} on {origin.created}, with
 
-    {origin.command}
-
-- Training text: {origin.text}, sha256 {origin.fingerprint.sha256 if origin.fingerprint else "unknown"}
-
-| setting | value |
-|---|---|
-{chosen}
-
-| figure | value |
-|---|---|
-{figures}
-
-Use it:
-
-    chainrule{model_folder.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule")[2]}
-"""
+def saved_fields(parts: ModelParts) -> dict[str, Any]:
+    """Return the fields of `TaskModel` as read from a model folder."""
+    return {"config": parts.config, "origin": parts.origin, "metrics": dict(parts.metrics), "log": parts.log}

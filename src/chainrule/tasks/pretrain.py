@@ -22,6 +22,8 @@ from chainrule.neural.encoders.encoder import TextEncoder, architecture
 from chainrule.neural.encoders.pretraining import PredictionMetrics, PretrainConfig, PretrainingNetwork
 from chainrule.neural.family import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
+from chainrule.storage import verified_dir
+from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
 from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
@@ -124,22 +126,21 @@ class Pretrained(model.NetworkModel):
         return pretraining.evaluate(self.network, segments.by_length(progress))
 
 
-def load(path: str | Path, device: str = "cpu") -> Pretrained:
-    """Verify and load a pretrained encoder."""
-    sealed, parts = model.load(path, "pretrain", PretrainConfig)
+def load(folder: VerifiedDir, device: str = "auto") -> Pretrained:
+    """Load a pretrained encoder from an open folder."""
+    parts = model.read(folder, "pretrain", PretrainConfig)
     config, tokenizer = parts.config, parts.tokenizers["text"]
-    network = weights.load_network(sealed, lambda: pretraining.build(config, tokenizer.vocabulary), config.layers)
+    network = weights.load_network(folder, lambda: pretraining.build(config, tokenizer.vocabulary), config.layers)
     return Pretrained(
         network=network.to(select_device(device)).eval(),
         tokenizer=tokenizer,
-        **model.saved_fields(sealed, parts),
+        **model.saved_fields(parts),
     )
 
 
 def read_shape(path: str | Path) -> dict[str, object]:
     """Read the encoder settings of a folder without loading its weights."""
-    _, parts = model.load(path, "pretrain", PretrainConfig)
-    return architecture(parts.config)
+    return architecture(model.read(verified_dir.read(Path(path)), "pretrain", PretrainConfig).config)
 
 
 def train(

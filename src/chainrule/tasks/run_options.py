@@ -12,10 +12,10 @@ from chainrule import config as settings
 from chainrule.api import resolve_tokenizer
 from chainrule.data.training_data import Job
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
-from chainrule.model import Origin
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.manifest import JSON
+from chainrule.storage.model_dir import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
@@ -108,14 +108,11 @@ class RunOptions:
 
     def origin(self, task: str, name: str, sha256: str) -> Origin:
         """Provenance of the model; raises if `out` holds a finished model of another text."""
-        import numpy as np
-
-        fingerprint = Fingerprint(sha256, np.empty(0, np.uint64))
         command = self.command or f"chainrule.tasks.{task}.train(…)"
         if self.out is not None and not self.resume:
             provenance: dict[str, JSON] = {"command": self.command, "training_text": {"sha256": sha256}}
             verified_dir.check_replace(self.out, provenance, force=self.force)
-        return Origin.now(text=name, fingerprint=fingerprint, command=command, seed=self.seed, run=self.out)
+        return Origin.now(text=name, fingerprint=Fingerprint(sha256), command=command, seed=self.seed, run=self.out)
 
 
 def digest_texts(lines: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from chainrule import model_folder
 from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Ids
@@ -21,6 +20,8 @@ from chainrule.neural.encoders import tagger
 from chainrule.neural.encoders.tagger import TagBatch, TagCollator, TagConfig, TagNetwork
 from chainrule.neural.family import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
+from chainrule.storage.model_dir import translate_config_errors
+from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
 from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize
 from chainrule.tasks.run_options import RunOptions, digest_texts
@@ -153,14 +154,14 @@ class Tagger(model.NetworkModel):
         )
 
 
-def load(path: str | Path, device: str = "auto") -> Tagger:
-    """Verify and load a tagger."""
-    sealed, parts = model.load(path, "tag", TagConfig)
+def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
+    """Load a tagger from an open folder."""
+    parts = model.read(folder, "tag", TagConfig)
     config, tokenizer = parts.config, parts.tokenizers["text"]
-    with model_folder.translate_config_errors(sealed):
+    with translate_config_errors(folder):
         tag_set = TagSet.from_json(parts.extra["tags"])
         spellings = CharVocabulary.from_json(parts.extra["characters"]) if config.characters else None
-        network = weights.load_network(sealed, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
+        network = weights.load_network(folder, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
         column = parts.extra.get("column")  # absent in older folders
         if not isinstance(column, str | int | None):
             raise ValueError(f"column {column!r}")
@@ -170,7 +171,7 @@ def load(path: str | Path, device: str = "auto") -> Tagger:
         tags=tag_set,
         spellings=spellings,
         column=column,
-        **model.saved_fields(sealed, parts),
+        **model.saved_fields(parts),
     )
 
 

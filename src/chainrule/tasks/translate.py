@@ -26,6 +26,7 @@ from chainrule.neural.encoders.conditional_lm import BATCH_SIZE, ConditionalLM, 
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
 from chainrule.neural.family import TrainingPlan, fit
 from chainrule.progress import Progress, as_progress, silent
+from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
 from chainrule.tasks.run_options import RunOptions, digest_texts, make_tokenizer
 from chainrule.text.parallel import SentencePairs, read_pairs
@@ -256,19 +257,19 @@ class Translator(model.NetworkModel):
         return check_length(encode_with_eos(self.target, text), self.config, f"target {line}")
 
 
-def load(path: str | Path, device: str = "auto") -> Translator:
-    """Verify and load a translator."""
-    sealed, parts = model.load(path, "translate", PairConfig, _tokenizer_roles)
+def load(folder: VerifiedDir, device: str = "auto") -> Translator:
+    """Load a translator from an open folder."""
+    parts = model.read(folder, "translate", PairConfig, _tokenizer_roles)
     config, tokenizers = parts.config, parts.tokenizers
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.load_network(
-        sealed, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
+        folder, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
     )
     return Translator(
         network=network.to(select_device(device)).eval(),
         source=source,
         target=target,
-        **model.saved_fields(sealed, parts),
+        **model.saved_fields(parts),
     )
 
 

@@ -7,7 +7,7 @@ that are in the sketch estimates the share of its lines that occur in this text.
 import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -27,10 +27,10 @@ FEWEST_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Digest and sketch of one text."""
+    """Digest and sketch (at most SKETCH_SIZE hashes) of one text."""
 
     sha256: str
-    sketch: NDArray[np.uint64]  # ascending, at most SKETCH_SIZE
+    sketch: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  # ascending
     lines: int = 0
 
     def overlap(self, other: "Fingerprint") -> float:

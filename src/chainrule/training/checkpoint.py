@@ -14,7 +14,7 @@ from safetensors.torch import save as write_tensors
 from torch import Tensor
 
 from chainrule.errors import InputError, ModelFileError, UsageError
-from chainrule.storage import atomic, manifest, verified_dir
+from chainrule.storage import atomic, manifest, strict_json, verified_dir
 
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start anew"
@@ -151,7 +151,7 @@ def _tensors(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Tensor]:
 
 def _fields(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Any]:
     try:
-        fields = manifest.parse_json(sealed.bytes(name))
+        fields = strict_json.parse(sealed.bytes(name))
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{sealed.path / name} is not JSON ({error}); {REMEDY}") from error
     if not isinstance(fields, dict):
