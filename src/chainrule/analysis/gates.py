@@ -12,11 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.analysis.recurrent_matrix import GATE_NAMES, compact_paths, draw_dots
-from chainrule.analysis.section import Figure, finite_or_none
+from chainrule.analysis.section import Figure
 from chainrule.analysis.text_properties import PROPERTIES, AlignedText, Property
 from chainrule.lm import Floats
 from chainrule.plots import base
 from chainrule.plots.html import BLUE, CONTROL_PICTURES, MAX_OPACITY, ORANGE, RULED, escape, html_table
+from chainrule.storage.strict_json import replace_nonfinite
 
 BINS: Final = 20
 SHUT: Final = 0.1  # a gate below it is left-saturated (closed)
@@ -654,7 +655,7 @@ def _gate_data(statistics: GateStatistics) -> dict[str, Any]:
 def _memory_data(values: Floats) -> dict[str, Any]:
     quantiles = np.quantile(np.sort(values), [0.25, 0.5, 0.75, 1.0], method="lower").tolist()
     names = ("lower_quartile", "median", "upper_quartile", "largest")
-    quartiles = dict(zip(names, map(finite_or_none, quantiles), strict=True))
+    quartiles = dict(zip(names, map(replace_nonfinite, quantiles), strict=True))
     return {"unit": "tokens", **quartiles, "slowest_cell": int(np.argmax(values)) + 1}
 
 

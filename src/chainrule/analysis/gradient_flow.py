@@ -11,10 +11,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from chainrule.analysis.section import finite_or_none, round_for_json
+from chainrule.analysis.section import round_for_json
 from chainrule.lm import Floats
 from chainrule.plots import base
 from chainrule.plots.html import to_printable
+from chainrule.storage.strict_json import replace_nonfinite
 
 Quantity = Literal["h", "c", "embedding", "residual"]
 """What the loss is differentiated by: state, LSTM cell, word embedding, input of a Transformer block."""
@@ -345,7 +346,7 @@ def to_json(flow: GradientFlow) -> list[dict[str, Any]]:
             "relative": round_for_json(relative[layer]),
             "median": round_for_json(middle[layer]),
             "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
-            "half_life": finite_or_none(flow.half_life(layer)),
+            "half_life": replace_nonfinite(flow.half_life(layer)),
             "reach": flow.reach(layer),
         }
         | ({} if products is None else {"forget": round_for_json(products[layer])})

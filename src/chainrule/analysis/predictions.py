@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.analysis.section import finite_or_none
 from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
 from chainrule.plots import base
 from chainrule.plots.html import (
@@ -34,6 +33,7 @@ from chainrule.plots.html import (
     to_printable_all,
 )
 from chainrule.progress import Progress, silent
+from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.tokenizers.punctuation import joined_sides
 
 CELLS_AT_ONCE: Final = 1 << 21
@@ -498,7 +498,7 @@ def to_json(comparison: Disagreement) -> dict[str, Any]:
             "place": i,
             "name": comparison.names[i],
             "context": " ".join(comparison.names[max(0, i - NEAR) : i + NEAR + 1]),
-            "bits": [finite_or_none(comparison.first_bits[i]), finite_or_none(comparison.second_bits[i])],
+            "bits": replace_nonfinite([comparison.first_bits[i], comparison.second_bits[i]]),
         }
         for i in (*comparison.largest(1), *comparison.largest(-1))
     ]

@@ -1,7 +1,6 @@
 """The parts of an inspection report: sections with findings, figures and numbers."""
 
 import html
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from chainrule.errors import UsageError
 from chainrule.lm import Floats
 from chainrule.plots.base import standalone
+from chainrule.storage.strict_json import replace_nonfinite
 
 _TAG = re.compile(r"<[^>]*>")
 
@@ -86,18 +86,9 @@ class Section:
         return f"<h3>{html.escape(self.title)}</h3>{paragraphs}{figures}"
 
 
-def finite_or_none(value: float | None) -> float | None:
-    """Return the number, or None if it is infinite or NaN.
-
-    >>> finite_or_none(2.5), finite_or_none(math.inf)
-    (2.5, None)
-    """
-    return float(value) if value is not None and math.isfinite(value) else None
-
-
 def round_for_json(values: Floats) -> list[float | None]:
     """Round to six digits; values that are not finite become None."""
-    return [finite_or_none(float(f"{value:.6g}")) for value in values.tolist()]
+    return [replace_nonfinite(float(f"{value:.6g}")) for value in values.tolist()]
 
 
 def strip_tags(caption: str) -> str:

@@ -1,7 +1,6 @@
 """Console output: data and JSON on stdout, messages and progress bars on stderr."""
 
 import json
-import math
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from chainrule.progress import Progress, ProgressLines
+from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.system import SCHEMA_VERSION
 
 BAR_WIDTH: Final = 20
@@ -30,15 +30,6 @@ def dumps(document: dict[str, Any], indent: int | None = 2) -> str:
     versioned = {"schema_version": SCHEMA_VERSION} | document
     text = json.dumps(replace_nonfinite(versioned), ensure_ascii=False, allow_nan=False, indent=indent)
     return _SURROGATES.sub("\ufffd", text)  # surrogates come from file names that are not UTF-8
-
-
-def replace_nonfinite(value: Any) -> Any:
-    """Return a copy of `value` with None in place of every infinity and NaN."""
-    if isinstance(value, dict):
-        return {key: replace_nonfinite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [replace_nonfinite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class StreamedList:

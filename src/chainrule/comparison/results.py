@@ -10,6 +10,7 @@ import numpy as np
 
 from chainrule.evaluation.significance import compare_adjacent
 from chainrule.lm import Floats
+from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.system import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Row:
             if item.name == "sample":
                 document["infinite"] = is_any_infinite(figures)
             if item.name in ("train_tokens_per_second", "perplexity", "perplexity_per_word", "bits_per_byte"):
-                value = finite_or_null(value)
+                value = replace_nonfinite(value)
             document[item.name] = list(value) if isinstance(value, tuple) else value
         seeds = [dict(metrics) for metrics in self.seeds]
         difference = None if self.difference is None else self.difference.to_json()
@@ -144,7 +145,7 @@ class Curve:
             "name": self.name,
             "tokens": list(self.tokens),
             "bytes": list(self.bytes),
-            "bits_per_byte": [finite_or_null(bits) for bits in self.bits_per_byte],
+            "bits_per_byte": replace_nonfinite(self.bits_per_byte),
             "infinite": is_any_infinite(self.bits_per_byte),
         }
 
@@ -162,7 +163,7 @@ class Surprisal:
         return {
             "name": self.name,
             "tokens": list(self.tokens),
-            "bits": [finite_or_null(bits) for bits in self.bits],
+            "bits": replace_nonfinite(self.bits),
             "infinite": is_any_infinite(self.bits),
         }
 
@@ -239,8 +240,8 @@ def flow_to_json(flow: "GradientFlow") -> Json:
     relative, half_life = flow.relative()[-1].tolist(), flow.half_life(flow.layers - 1)
     return {
         "name": flow.name,
-        "relative": [finite_or_null(part) for part in relative],
-        "half_life": None if half_life is None else finite_or_null(half_life),
+        "relative": replace_nonfinite(relative),
+        "half_life": replace_nonfinite(half_life),
     }
 
 
@@ -294,11 +295,6 @@ def find_wins(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
                 best = next(row for row in ordered if getattr(row, field_name) == value)
                 wins.setdefault(best.name, []).append(value)
     return {name: tuple(values) for name, values in wins.items()}
-
-
-def finite_or_null(value: float) -> float | None:
-    """None for infinity and NaN, which strict JSON cannot represent."""
-    return value if math.isfinite(value) else None
 
 
 def is_any_infinite(values: Sequence[float]) -> bool:

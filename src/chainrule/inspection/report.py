@@ -1,17 +1,15 @@
 """The result of an inspection: sections, summary, JSON and HTML page."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from chainrule.analysis.section import Finding, Section
 from chainrule.errors import UsageError
 from chainrule.inspection import page
 from chainrule.storage.atomic import atomic_file
+from chainrule.storage.strict_json import replace_nonfinite
 
 MOST: Final = 5  # sentences per paragraph
 FEWEST: Final = 3  # sentences per paragraph, if available
@@ -143,20 +141,9 @@ class Inspection:
             "seconds": round(self.seconds, 3),
             "peak_memory_bytes": self.peak_memory,
         }
-        return {key: _plain(value) for key, value in document.items()}
+        return {key: replace_nonfinite(value) for key, value in document.items()}
 
     def save(self, path: str | Path) -> None:
         """Write the HTML page, replacing an existing file."""
         with atomic_file(Path(path)) as file:
             file.write(page.render(self).encode())
-
-
-def _plain(value: Any) -> Any:
-    """Convert to JSON values; None replaces infinities and NaN."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,9 +9,10 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from chainrule.errors import ModelFileError
+from chainrule.storage import strict_json
 from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
 
 BLANKS: Final = "[ \t]+"
@@ -280,23 +281,12 @@ def _check_bytes(symbols: Mapping[str, int], config: TokenizerConfig, alphabet: 
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
+        content = strict_json.parse(text)
     except (ValueError, RecursionError) as error:
         raise _Refused(f"is not a tokenizer: {error}") from error
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise _Refused("is not a tokenizer: it has no model")
     return content
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        raise ValueError("duplicate key or symbol")
-    return content
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _model_type(model: Mapping[str, Any]) -> Any:

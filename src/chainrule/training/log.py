@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from chainrule.errors import ChainruleError, MissingExtra
+from chainrule.storage.strict_json import replace_nonfinite
 
 
 class TrainLog:
@@ -33,7 +34,7 @@ class TrainLog:
 
     def write(self, **fields: Any) -> None:
         """Write one line, null for non-finite numbers; lines with a `step` also go to TensorBoard."""
-        line = json.dumps(_strict(fields), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = json.dumps(replace_nonfinite(fields), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self._append(line)
         if self._events is not None:
             self._events.write(fields)
@@ -135,16 +136,3 @@ def _cannot_write(path: Path | None, error: OSError) -> ChainruleError:
     return ChainruleError(
         f"cannot write {path}: {error.strerror or error}; make room and check permissions, or choose another --out"
     )
-
-
-def _strict(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not support, by null."""
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {name: _strict(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [_strict(inner) for inner in value]
-        case _:
-            return value
