@@ -29,8 +29,13 @@ class RunConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ConfigError(f"run.seed is {self.seed}; choose 0 or more")
+        check_seed(self.seed, "run.seed")
+
+
+def check_seed(seed: int, name: str = "seed") -> None:
+    """Raise ConfigError for a negative seed of a random number generator."""
+    if seed < 0:
+        raise ConfigError(f"{name} is {seed}; choose 0 or more")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

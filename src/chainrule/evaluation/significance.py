@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chainrule.config import check_seed
 from chainrule.errors import UsageError
 from chainrule.evaluation.translation import MetricName, check_aligned, load_metric
 from chainrule.lm import Floats, Ids
@@ -37,8 +38,8 @@ def paired_bootstrap(
     """
     if n < 1 or samples < 1:
         raise UsageError(f"n is {n} and samples is {samples}; both must be 1 or more")
-    if isinstance(seed, int) and seed < 0:
-        raise UsageError(f"seed is {seed}; choose 0 or more")
+    if isinstance(seed, int):
+        check_seed(seed)
     rng = np.random.default_rng(seed)
     all_ids = np.arange(n)
     whole_a, whole_b = float(a(all_ids)), float(b(all_ids))

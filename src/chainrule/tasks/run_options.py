@@ -10,8 +10,9 @@ from typing import Any
 
 from chainrule import config as settings
 from chainrule.api import resolve_tokenizer
+from chainrule.config import check_seed
 from chainrule.data.training_data import Job
-from chainrule.errors import ChainruleWarning, ConfigError, UsageError
+from chainrule.errors import ChainruleWarning, UsageError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.manifest import JSON
@@ -49,8 +50,7 @@ class RunOptions:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise ConfigError(f"seed is {self.seed}; choose 0 or more")
+        check_seed(self.seed)
         object.__setattr__(self, "progress", as_progress(self.progress))  # accepts True and False
 
     @classmethod

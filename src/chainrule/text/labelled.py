@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from chainrule.config import check_seed
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.text.corpus import Corpus, read_batches
 from chainrule.text.readers import (
@@ -280,8 +281,7 @@ def split(labelled: LabelledTexts, sizes: float | Sequence[float], seed: int = 0
     gets about n s / N of a label's n examples; a label with one example goes to the part at the middle of the
     sequence, i.e. the first if it takes more than half.
     """
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; choose 0 or more")
+    check_seed(seed)
     order = _interleave(labelled.labels, np.random.default_rng(seed))
     edges = [0, *itertools.accumulate(_count_examples(sizes, labelled))]
     parts = [sorted(order[first:last]) for first, last in itertools.pairwise(edges)]

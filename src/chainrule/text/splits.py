@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from chainrule.config import check_seed
 from chainrule.errors import InputError, NotFoundError, UsageError
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import SHORTEST_LINE
@@ -71,8 +72,7 @@ def _check(fractions: Fractions, seed: int, blocks: int) -> None:
         raise UsageError(f"fractions are {fractions}; choose three above 0 that sum to 1")
     if blocks < 3:
         raise UsageError(f"blocks is {blocks}; choose 3 or more, one for each part")
-    if seed < 0:
-        raise UsageError(f"seed is {seed}; choose 0 or more")
+    check_seed(seed)
 
 
 def default_corpus(name: str = "novel") -> Corpus:
