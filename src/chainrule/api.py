@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from chainrule import config as settings
-from chainrule import families, mixture, model_folder, recipes, sizing
-from chainrule import system as sizes
+from chainrule import families, mixture, model_folder, recipes, sizing, system
 from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
@@ -203,7 +202,7 @@ def _checkpoint_config(run_dir: Path) -> dict[str, Any]:
 def _memory_limit(family: str, memory: str | int | None) -> int | None:
     """Return the memory limit of n-gram training in bytes; None for neural models."""
     if family == "ngram":
-        return sizes.parse_size(sizes.DEFAULT if memory is None else memory)
+        return system.parse_size(system.DEFAULT if memory is None else memory)
     if memory is not None:
         raise ConfigError(f"memory is for n-gram models; a {family} takes what its settings need")
     return None

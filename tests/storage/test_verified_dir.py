@@ -67,7 +67,7 @@ def test_what_is_written_is_read_back(model: Path) -> None:
 def test_the_manifest_is_what_the_format_says(model: Path) -> None:
     content = json.loads((model / "manifest.json").read_bytes())
     size, sha256 = len(FILES["model.ngram"]), hashlib.sha256(FILES["model.ngram"]).hexdigest()
-    assert content["format_version"] == verified_dir.FORMAT_VERSION == 1
+    assert content["format_version"] == manifest.FORMAT_VERSION == 1
     assert content["seed"] == 7
     assert content["files"].keys() == FILES.keys()
     assert content["files"]["model.ngram"] == {"sha256": sha256, "size": size}

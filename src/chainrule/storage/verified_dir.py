@@ -21,32 +21,8 @@ from typing import Any
 from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError, printable
 from chainrule.storage import manifest, strict_json
 from chainrule.storage.atomic import atomic_folder, flush, link_identical, resolve, write_error
-from chainrule.storage.manifest import FORMAT_VERSION, JSON, Entry, Manifest
+from chainrule.storage.manifest import JSON, Entry, Manifest
 from chainrule.text.readers import expand
-
-__all__ = [
-    "CHECKPOINT",
-    "FORMAT_VERSION",
-    "JSON",
-    "LOG",
-    "Content",
-    "StreamedFile",
-    "VerifiedDir",
-    "check_replace",
-    "check_writable_target",
-    "command_words",
-    "content_sha256",
-    "lock",
-    "lock_for_writing",
-    "read",
-    "read_facts",
-    "read_json",
-    "require_not_finished",
-    "share_files",
-    "text_sha256",
-    "write",
-    "write_file",
-]
 
 CHECKPOINT = "checkpoint"  # state of an unfinished run; itself a folder with a manifest
 LOG = "train_log.part.jsonl"  # training log of an unfinished run; the finished model has train_log.jsonl
