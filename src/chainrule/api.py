@@ -41,9 +41,11 @@ def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind
     ModelFileError for folders of any other kind.
     """
     opened = verified_dir.read(Path(folder), verify=verify)
-    task = kind or verified_dir.read_json(opened, CONFIG).get("task")
-    is_task = isinstance(task, str) and task in families.TASKS
-    model = (families.get_task(str(task)) if is_task else model_folder).load(opened, device)
+    if kind is None:
+        task = verified_dir.read_json(opened, CONFIG).get("task")
+        kind = task if isinstance(task, str) and task in families.TASKS else "language model"
+    loader = model_folder if kind == "language model" else families.get_task(kind)
+    model = loader.load(opened, device)
     opened.verify_rest()
     return model
 

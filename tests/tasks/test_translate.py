@@ -119,7 +119,9 @@ def test_save_and_load(tmp_path: Path, family: str, joint: bool) -> None:
     assert loaded.log == translator.log
     assert (loaded.source.to_json() == loaded.target.to_json()) == joint
     with pytest.raises(ModelFileError, match="use it with chainrule translate predict"):
-        api.load(tmp_path / "model")
+        api.load(tmp_path / "model", kind="language model")
+    with pytest.raises(ConfigError, match="there is no task 'tags'"):
+        api.load(tmp_path / "model", kind="tags")
 
 
 def test_damaged_folder_is_rejected(tmp_path: Path, tiny: Translator) -> None:
