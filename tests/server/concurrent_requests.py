@@ -14,7 +14,8 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleError
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.model import Model
-from chainrule.server.worker import Job, Scheduler, TokenResult
+from chainrule.server.slots import Job, TokenResult
+from chainrule.server.worker import Scheduler
 from laws.tiny import Case, cases
 
 

@@ -15,7 +15,8 @@ import pytest
 from chainrule.server import http
 from chainrule.server.app import create_app
 from chainrule.server.errors import Limits
-from chainrule.server.worker import Job, Scheduler, TokenResult, Worker
+from chainrule.server.slots import Job, TokenResult
+from chainrule.server.worker import Scheduler, Worker
 from server.faulty_app import RouteEvents, create_faulty_app
 from server.running_server import (
     TIMEOUT_SECONDS,

@@ -16,7 +16,7 @@ from chainrule.server.models import LoadedModel
 from chainrule.server.routes.completions import chunks, merge, prepare
 from chainrule.server.routes.completions import events as as_events
 from chainrule.server.schema import CompletionRequest
-from chainrule.server.worker import Job, TokenResult
+from chainrule.server.slots import Job, TokenResult
 from server.http_client import KINDS, events, open_client, post_ok, train_trigram
 
 

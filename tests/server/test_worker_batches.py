@@ -17,7 +17,8 @@ from chainrule.errors import ChainruleError, ConfigError, InputError
 from chainrule.lm import Batch, Floats, Ids
 from chainrule.server import worker as workers
 from chainrule.server.errors import ApiError
-from chainrule.server.worker import TARGET_SECONDS, ChunkSize, Job, Scheduler, TokenResult
+from chainrule.server.slots import Job, TokenResult
+from chainrule.server.worker import TARGET_SECONDS, ChunkSize, Scheduler
 from laws.tiny import tiny
 from server.concurrent_requests import (
     LSTM,

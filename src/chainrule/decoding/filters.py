@@ -65,6 +65,19 @@ def top_k(log_p: Floats, k: int) -> Floats:
     return _keep_top(log_p, kth, np.full_like(kth, k, dtype=np.intp))
 
 
+def top_indices(values: Floats, k: int) -> Ids:
+    """Return the indices of the k largest values of (V,) in descending order, the lowest index among equals first.
+
+    >>> top_indices(np.array([0.1, 0.4, 0.1, 0.4]), 3)
+    array([1, 3, 0])
+    """
+    if k == 1 and len(values):
+        return np.array([values.argmax()])
+    threshold = np.partition(values, -k)[-k] if k < len(values) else -np.inf
+    indices = np.flatnonzero(values >= threshold)
+    return indices[np.argsort(-values[indices], kind="stable")][:k]
+
+
 def top_p(log_p: Floats, p: float) -> Floats:
     """Keep the smallest set of tokens with probability mass p (nucleus sampling, Holtzman et al. 2020).
 

@@ -1,7 +1,6 @@
 """Queues between the event loops and the worker thread of a model."""
 
 import asyncio
-import queue
 import threading
 import time
 from dataclasses import dataclass, field
@@ -23,30 +22,39 @@ class ResponseChannel:
 
 
 class RequestQueue:
-    """Thread-safe queue of requests; after `close`, only the remaining requests are returned."""
+    """Thread-safe queue of requests.
+
+    Attributes:
+        is_closed: Whether `close` was called.
+
+    """
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._is_open = True
+        self.is_closed = False
+        self._requests: list[Any] = []
+        self._changed = threading.Condition()
 
     def put(self, request: Any) -> None:
         """Add a request, from any thread; raise ApiError if the queue is closed."""
-        with self._lock:
-            if not self._is_open:
+        with self._changed:
+            if self.is_closed:
                 raise shutting_down()
-            self._queue.put(request)
+            self._requests.append(request)
+            self._changed.notify()
 
     def close(self) -> None:
-        """Accept no more requests; `get` returns None after the last one."""
-        with self._lock:
-            if self._is_open:
-                self._is_open = False
-                self._queue.put(None)
+        """Accept no more requests."""
+        with self._changed:
+            self.is_closed = True
+            self._changed.notify()
 
-    def get(self, *, waits: bool) -> Any:
-        """Return the next request; without `waits`, raise `queue.Empty` if there is none."""
-        return self._queue.get(block=waits)
+    def take_all(self, *, waits: bool) -> list[Any]:
+        """Remove and return the requests; with `waits`, block until there is one or the queue is closed."""
+        with self._changed:
+            if waits:
+                self._changed.wait_for(lambda: self._requests or self.is_closed)
+            requests, self._requests = self._requests, []
+            return requests
 
 
 class ResponseBatcher:

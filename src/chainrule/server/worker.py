@@ -1,242 +1,145 @@
-"""Worker thread of a model: continuous batching of all requests (prefill, decode steps, eviction).
+"""Scheduler and worker thread of a model: continuous batching of all its requests.
 
-A slot joins the batch at the next step and leaves it when it finishes or its request is cancelled. The joined state
-is rebuilt only when slots join or leave. If more slots are ready than fit into the batch, they take turns.
-Shapes: K slots in the batch, V vocabulary.
+One thread per model calls the model; the event loop only submits tasks and awaits results. A request passes these
+stages, which are also the steps of the loop in `Worker.run`:
+
+    Scheduler.generate, .score, .next_log_probs     event loop: a `Task` is put into the `RequestQueue`
+      -> Worker._collect      worker thread: new tasks are taken from the queue
+      -> Worker._run_prefill  a chunk of the prompts is processed; a task whose prompt is done becomes ready `Slot`s
+      -> Worker._update_batch finished slots leave the batch, ready slots join it, long ones yield their turn
+      -> Worker._step         one decode step of all slots of the batch; the next tokens are sampled
+      -> Slot.advance         the result goes to the `ResponseBatcher`, which wakes the event loop
+
+A slot leaves the batch when it finishes or when its request is cancelled, which closes its `ResponseChannel`. The
+joined state of the batch is rebuilt only when slots join or leave. Prompts are processed in chunks of about
+`TARGET_SECONDS` between decode steps, so that a long prompt does not stall the other requests. If more slots are
+ready than fit into the batch, they take turns of `STEPS_PER_TURN` steps. When a call of the model or of a filter
+raises for a batch, it is repeated for each row alone, and only the rows that fail again end with the error.
+Shapes: B prompts, T tokens, K slots in the batch, V vocabulary.
 """
 
 import asyncio
-import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, cast
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any, Final, cast
 
 import numpy as np
 
-from chainrule.decoding.filters import TokenHistory, apply_filters, make_history
-from chainrule.decoding.prompt import Prompt
-from chainrule.decoding.sample import draw_tokens, spawn_generators
-from chainrule.decoding.settings import Decoding, check_range
+from chainrule.decoding.filters import apply_filters
+from chainrule.decoding.sample import draw_tokens
+from chainrule.decoding.settings import check_range
 from chainrule.errors import ConfigError, InputError
-from chainrule.lm import Advancing, AnyModel, Batch, Distributing, Floats, Vocabulary
+from chainrule.lm import Advancing, AnyModel, Batch, Distributing, Floats
 from chainrule.model import Model
 from chainrule.server.errors import shutting_down
 from chainrule.server.queue import RequestQueue, ResponseBatcher, ResponseChannel
-
-Top = tuple[tuple[int, float], ...]
-"""Token ids and log-probabilities, the most probable first."""
-
-Outputs = Literal["nothing", "scores", "all"]
-"""Output of prefill: only the state, the log-probability of each token, or whole distributions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A generation request: samples that continue a prompt."""
-
-    prompt: tuple[int, ...]  # without <s>
-    settings: Decoding
-    samples: int = 1
-    top: int = 0  # alternatives per token
-    stop_checks: Callable[[], Callable[[int], bool]] | None = None  # factory of stop checks, one per sample
-
-
-@dataclass(frozen=True, slots=True)
-class TokenResult:
-    """A generated token of one sample."""
-
-    sample: int
-    id: int
-    log_prob: float  # nats, of the model, before any filter
-    top: Top
-    finish: Literal["stop", "length"] | None  # None: not finished
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreResult:
-    """Scores of a text."""
-
-    log_probs: Floats  # (T,) log p of each token given the previous ones
-    top: list[Top]  # alternatives by position
-    next_log_probs: Floats  # (V,) distribution after the last token
-
-
-class Task:
-    """A queued request: all tokens but the last are prefilled in chunks, the last one is stepped."""
-
-    outputs: Outputs = "nothing"
-
-    def __init__(self, ids: Sequence[int], vocabulary: Vocabulary, channel: ResponseChannel) -> None:
-        self.tokens = np.array([vocabulary.bos, *ids], dtype=np.int64)
-        self.done = 0  # tokens processed
-        self.state: Any = None
-        self.channel = channel
-
-    @property
-    def remaining(self) -> int:
-        """Number of tokens left to prefill."""
-        return len(self.tokens) - 1 - self.done
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the task has failed or its client no longer waits."""
-        return self.channel.is_closed
-
-    def record(self, log_p: Floats) -> None:
-        """Store the prefill output of the next n tokens: (n,) scores or (n, V) distributions."""
-
-    def rows(self) -> "list[Slot]":
-        """Return the decode slots of the task after prefill."""
-        raise NotImplementedError
-
-    def fail(self, error: Exception, responses: ResponseBatcher) -> None:
-        """End the task with an error."""
-        responses.send(self.channel, error, is_last=True)
-        self.channel.is_closed = True
-
-
-class Slot:
-    """A sequence that is decoded token by token."""
-
-    shaping: Decoding | None = None  # filter settings; None: nothing is sampled
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.state = task.state  # None while it is in the batch
-        self.id = int(task.tokens[-1])  # next input token
-        self.steps = 0  # since it joined the batch
-        self.is_ended = False
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the sequence has ended or its task is finished."""
-        return self.is_ended or self.task.is_finished
-
-    def advance(self, log_p: Floats, id_: int | None, responses: ResponseBatcher) -> None:
-        """Process the next distribution, (V,), and the token sampled from it."""
-        raise NotImplementedError
-
-
-class GenerationTask(Task):
-    """The samples of a generation job."""
-
-    def __init__(self, job: Job, vocabulary: Vocabulary, channel: ResponseChannel) -> None:
-        super().__init__(job.prompt, vocabulary, channel)
-        self.job = job
-        self.prompt = Prompt(job.prompt, vocabulary)
-        self.shaping = replace(job.settings, seed=None, max_tokens=0, stop=())  # equal for slots with equal filters
-
-    def rows(self) -> list[Slot]:
-        """Return one slot per sample; the i-th generator depends only on the seed and i."""
-        rngs = spawn_generators(self.job.settings.seed, self.job.samples)
-        words = make_history(self.prompt.words, self.shaping)
-        return [SampleSlot(self, i, rng, words.fork()) for i, rng in enumerate(rngs)]
-
-
-class SampleSlot(Slot):
-    """A slot that samples one continuation."""
-
-    def __init__(self, task: GenerationTask, index: int, rng: np.random.Generator, text: TokenHistory) -> None:
-        super().__init__(task)
-        self.job, self.prompt = task.job, task.prompt
-        self.shaping: Decoding = task.shaping
-        self.index, self.rng = index, rng
-        self.drawn = 0
-        self.is_stopped_by = task.job.stop_checks() if task.job.stop_checks is not None else None
-        self.text = text  # prompt and generated tokens
-
-    def advance(self, log_p: Floats, id_: int | None, responses: ResponseBatcher) -> None:
-        """Send the token and the finish reason, if any."""
-        assert id_ is not None
-        self.id = id_
-        self.drawn += 1
-        self.text.append(id_)
-        finish: Literal["stop", "length"] | None = None
-        is_stopped = self.is_stopped_by is not None and self.is_stopped_by(id_)
-        if is_stopped or id_ == self.prompt.vocabulary.eos:
-            finish = "stop"
-        elif self.drawn == self.job.settings.max_tokens:
-            finish = "length"
-        self.is_ended = finish is not None
-        top = top_tokens(log_p[None], self.job.top)[0]
-        token = TokenResult(self.index, id_, float(log_p[id_]), top, finish)
-        responses.send(self.task.channel, token, is_last=self.is_ended)
-
-
-class ScoringTask(Task):
-    """Scores a text; with `top=None`, only the distribution after it is returned."""
-
-    def __init__(
-        self, ids: Sequence[int], top: int | None, vocabulary: Vocabulary, channel: ResponseChannel
-    ) -> None:
-        super().__init__(ids, vocabulary, channel)
-        self.log_probs = np.full(len(ids), np.nan)  # NaN until scored
-        self.top: list[Top] = []
-        self.width = top or 0
-        self.outputs = "nothing" if top is None else "all" if top else "scores"
-
-    def record(self, log_p: Floats) -> None:
-        """Store the log-probabilities of the tokens and the alternatives."""
-        first, n = self.done, len(log_p)
-        if self.outputs == "all":
-            self.top += top_tokens(log_p, self.width)
-            log_p = log_p[np.arange(n), self.tokens[first + 1 : first + 1 + n]]
-        else:
-            self.top += [()] * n
-        self.log_probs[first : first + n] = log_p
-
-    def rows(self) -> list[Slot]:
-        """Return the slot whose single step gives the next distribution."""
-        return [ScoringSlot(self)]
-
-
-class ScoringSlot(Slot):
-    """A slot that computes the distribution after a scored text."""
-
-    def advance(self, log_p: Floats, id_: int | None, responses: ResponseBatcher) -> None:
-        """Send the result."""
-        assert isinstance(self.task, ScoringTask)
-        result = ScoreResult(self.task.log_probs, self.task.top, np.array(log_p))
-        responses.send(self.task.channel, result, is_last=True)
-        self.is_ended = True
-
-
-def top_tokens(log_p: Floats, k: int) -> list[Top]:
-    """Return the k most probable tokens of each row of (n, V), ties by lowest id, without impossible tokens.
-
-    >>> top_tokens(np.log([[0.1, 0.4, 0.1, 0.4]]), 2)[0] == ((1, np.log(0.4)), (3, np.log(0.4)))
-    True
-    """
-    V = log_p.shape[-1]
-    if k < 1:
-        return [()] * len(log_p)
-    if k == 1:
-        rows = list(log_p.argmax(axis=-1)[:, None])
-    else:
-        kth = np.partition(log_p, max(V - k, 0), axis=-1)[:, max(V - k, 0)]
-        candidates = (np.flatnonzero(row >= threshold) for row, threshold in zip(log_p, kth, strict=True))
-        rows = [ids[np.argsort(-row[ids], kind="stable")][:k] for row, ids in zip(log_p, candidates, strict=True)]
-    return [
-        tuple((int(i), float(row[i])) for i in ids if row[i] > -np.inf)
-        for row, ids in zip(log_p, rows, strict=True)
-    ]
-
+from chainrule.server.slots import (
+    GenerationTask,
+    Job,
+    Outputs,
+    SampleSlot,
+    ScoreResult,
+    ScoringTask,
+    Slot,
+    Task,
+    TokenResult,
+)
 
 TARGET_SECONDS: Final = 0.05
-"""Target duration of a chunk."""
+"""Target duration of a prefill chunk."""
+
+FIRST_CHUNK: Final = 256
+MIN_CHUNK: Final = 128
+MAX_CHUNK: Final = 1 << 15
+"""Tokens of a prefill chunk: the first, the smallest and the largest."""
+
+MIN_TOKENS_PER_TEXT: Final = 4
+"""Smallest share of one text in a chunk."""
 
 MAX_LOGITS: Final = 1 << 22
 """Maximum number of (B, T, V) or (K, V) log-probabilities in memory."""
 
-FIRST_CHUNK, MIN_CHUNK, MAX_CHUNK, MIN_TOKENS_PER_TEXT = (
-    256,
-    128,
-    1 << 15,
-    4,
-)  # tokens of a piece at first, at least, at most; of one text
+STEPS_PER_TURN: Final = 32
+"""Steps after which a slot yields its place to a waiting one."""
+
+READY_FACTOR: Final = 4
+"""Maximum number of ready slots, as a multiple of the batch size; each holds a state in memory."""
+
+MAX_FILTERED_LOGITS: Final = 1 << 16
+"""Log-probabilities filtered at a time, so that they fit into the CPU cache."""
+
+
+class Scheduler:
+    """Submits the requests of one model to its worker thread; `rows` is the maximum batch size."""
+
+    def __init__(self, model: Model, *, rows: int = 256) -> None:
+        self._vocabulary = model.lm.vocabulary
+        self._queue = RequestQueue()
+        worker = Worker(model.lm, rows, self._queue)
+        self._thread = threading.Thread(target=worker.run, name=f"model {model.name}".strip(), daemon=True)
+        self._thread.start()
+
+    async def generate(self, job: Job) -> AsyncGenerator[TokenResult, None]:
+        """Yield the tokens of all samples as they are generated; closing the generator cancels the request.
+
+        The i-th sample equals that of `generate_several` with the same seed, whatever else is in the batch; for a
+        neural model up to rounding, which depends on the batch size.
+        """
+        if job.settings.strategy == "beam":
+            raise ConfigError("beam search is not supported here; choose the strategy sample or greedy")
+        check_range("num", job.samples)
+        self._check(job.prompt)
+        if job.settings.max_tokens == 0:
+            return
+        channel = ResponseChannel(asyncio.get_running_loop())
+        self._queue.put(GenerationTask(job, self._vocabulary, channel))
+        try:
+            running = job.samples
+            while running:
+                token = await channel.queue.get()
+                if isinstance(token, Exception):
+                    raise token
+                running -= token.finish is not None
+                yield token
+        finally:
+            channel.is_closed = True
+
+    async def score(self, ids: Sequence[int], top: int | None = 0) -> ScoreResult:
+        """Return log p of every id, with `top` alternatives each, and the distribution after the last.
+
+        With `top=None`, only the distribution is computed.
+        """
+        self._check(ids)
+        channel = ResponseChannel(asyncio.get_running_loop())
+        self._queue.put(ScoringTask(ids, top, self._vocabulary, channel))
+        try:
+            result = await channel.queue.get()
+        finally:
+            channel.is_closed = True
+        if isinstance(result, Exception):
+            raise result
+        assert isinstance(result, ScoreResult)
+        return result
+
+    async def next_log_probs(self, ids: Sequence[int]) -> Floats:
+        """Return the (V,) log-probabilities of the next token."""
+        return (await self.score(ids, None)).next_log_probs
+
+    def stop(self) -> None:
+        """Let the thread end after its current step; unfinished requests end with a 503 error."""
+        self._queue.close()
+
+    async def close(self) -> None:
+        """Stop the thread and wait for its end."""
+        self.stop()
+        await asyncio.to_thread(self._thread.join)
+
+    def _check(self, ids: Sequence[int]) -> None:
+        invalid = next((i for i in ids if not 0 <= i < self._vocabulary.size), None)
+        if invalid is not None:
+            raise InputError(f"{invalid} is not a token id of this model; choose 0 to {self._vocabulary.size - 1}")
 
 
 class ChunkSize:
@@ -274,22 +177,21 @@ class Prefill:
         batch = compatible[: max(1, min(rows, chunk_size.most // MIN_TOKENS_PER_TEXT))]
         share = max(min(MIN_TOKENS_PER_TEXT, chunk_size.most), chunk_size.tokens // len(batch))
         start = time.perf_counter()
+        token_count = self._run_isolated(batch, share, responses)
+        if token_count:
+            chunk_size.update(token_count, time.perf_counter() - start)
+        return batch
+
+    def _run_isolated(self, batch: Sequence[Task], share: int, responses: ResponseBatcher) -> int:
+        """Run a chunk; if it fails, run every task alone, end those that fail again, and return 0."""
         try:
-            token_count = self._run_chunk(batch, share)
+            return self._run_chunk(batch, share)
         except Exception as error:
             if len(batch) == 1:
                 batch[0].fail(error, responses)
-            for task in batch if len(batch) > 1 else ():  # find the tasks that fail; the others go on
-                self._run_alone(task, share, responses)
-            return batch
-        chunk_size.update(token_count, time.perf_counter() - start)
-        return batch
-
-    def _run_alone(self, task: Task, share: int, responses: ResponseBatcher) -> None:
-        try:
-            self._run_chunk([task], share)
-        except Exception as error:
-            task.fail(error, responses)
+            for task in batch if len(batch) > 1 else ():
+                self._run_isolated([task], share, responses)
+        return 0
 
     def _run_chunk(self, tasks: Sequence[Task], share: int) -> int:
         """Process up to `share` tokens of each task; return the total number."""
@@ -337,16 +239,6 @@ def distributions(lm: AnyModel, batch: Batch, state: Any) -> tuple[Floats, Any]:
     return np.stack(log_probs, axis=1), state
 
 
-STEPS_PER_TURN: Final = 32
-"""Steps after which a slot yields its place to a waiting one."""
-
-READY_FACTOR: Final = 4
-"""Maximum number of ready slots, as a multiple of the batch size; each holds a state in memory."""
-
-SHAPED_NUMBERS: Final = 1 << 16
-"""Log-probabilities filtered at a time, so that they fit into the CPU cache."""
-
-
 class Worker:
     """Processes the requests of a queue until it is closed."""
 
@@ -360,7 +252,7 @@ class Worker:
         self._ready: deque[Slot] = deque()  # prompt processed, not in the batch
         self._running: list[Slot] = []
         self._state: Any = None  # (K, …) joined state of the running slots
-        self._shaped_at_once = max(1, SHAPED_NUMBERS // lm.vocabulary.size)
+        self._rows_filtered = max(1, MAX_FILTERED_LOGITS // lm.vocabulary.size)
 
     def run(self) -> None:
         """Process requests until the queue is closed (target of the thread)."""
@@ -379,15 +271,8 @@ class Worker:
         is_idle = not (self._new or self._prefilling or self._ready or self._running)
         if is_idle:
             self._responses.flush(is_due=True)
-        while True:
-            try:
-                task = self._queue.get(waits=is_idle)
-            except queue.Empty:
-                return True
-            if task is None:
-                return False
-            self._new.append(task)
-            is_idle = False
+        self._new.extend(self._queue.take_all(waits=is_idle))
+        return not self._queue.is_closed
 
     def _run_prefill(self) -> None:
         """Process one chunk of the prompts; tasks whose prompt is done become ready slots."""
@@ -402,12 +287,10 @@ class Worker:
                 self._prefilling.append(task)
         pending = [task for task in self._prefilling if task.remaining and not task.is_finished]
         processed = set(self._prefill.run(pending, self._responses)) if pending else set()
-        self._prefilling.sort(
-            key=lambda task: task in processed
-        )  # stable sort: the other tasks come first next time
+        self._prefilling.sort(key=lambda task: task in processed)  # stable: the other tasks come first next time
         for task in self._prefilling:
             if not task.remaining and not task.is_finished:
-                self._ready.extend(task.rows())
+                self._ready.extend(task.make_slots())
                 task.state = None  # now held by the slots
         self._prefilling = [task for task in self._prefilling if task.remaining and not task.is_finished]
 
@@ -471,27 +354,21 @@ class Worker:
         """Sample the next tokens from (K, V); slots with equal filters are sampled together."""
         for slot in slots:
             slot.steps += 1
-        for indices in self._groups(slots):
-            group = [slots[k] for k in indices]
-            group_log_p = log_p if len(indices) == len(slots) else log_p[indices]
-            try:
-                drawn = _draw(group, group_log_p, self._lm)
-            except Exception as error:
-                if len(group) == 1:
-                    group[0].task.fail(error, self._responses)
-                for k in indices if len(group) > 1 else ():
-                    self._sample_alone(slots[k], log_p[k : k + 1])
-                continue
-            for slot, slot_log_p, id_ in zip(group, group_log_p, drawn, strict=True):
-                self._deliver(slot, slot_log_p, id_)
+        for rows in self._groups(slots):
+            self._sample_group([slots[k] for k in rows], log_p if len(rows) == len(slots) else log_p[rows])
 
-    def _sample_alone(self, slot: Slot, log_p: Floats) -> None:
+    def _sample_group(self, group: Sequence[Slot], log_p: Floats) -> None:
+        """Sample a group of slots; if that fails, sample every slot alone and end those that fail again."""
         try:
-            id_ = _draw([slot], log_p, self._lm)[0]
+            ids = _draw(group, log_p, self._lm)
         except Exception as error:
-            slot.task.fail(error, self._responses)
+            if len(group) == 1:
+                group[0].task.fail(error, self._responses)
+            for k, slot in enumerate(group if len(group) > 1 else ()):
+                self._sample_group([slot], log_p[k : k + 1])
             return
-        self._deliver(slot, log_p[0], id_)
+        for slot, slot_log_p, id_ in zip(group, log_p, ids, strict=True):
+            self._deliver(slot, slot_log_p, id_)
 
     def _deliver(self, slot: Slot, log_p: Floats, id_: int | None) -> None:
         """Pass the result to the slot; an exception of its stop check ends its task."""
@@ -504,29 +381,20 @@ class Worker:
 
     def _groups(self, slots: Sequence[Slot]) -> Iterator[list[int]]:
         """Yield indices of slots with equal filter settings, in groups of limited size."""
-        groups: dict[Decoding | None, list[int]] = {}
+        groups: dict[tuple[Any, ...] | None, list[int]] = {}
         for k, slot in enumerate(slots):
-            groups.setdefault(slot.shaping, []).append(k)
+            groups.setdefault(slot.filters, []).append(k)
         for indices in groups.values():
-            for first in range(0, len(indices), self._shaped_at_once):
-                yield indices[first : first + self._shaped_at_once]
+            for first in range(0, len(indices), self._rows_filtered):
+                yield indices[first : first + self._rows_filtered]
 
     def _fail_all(self) -> None:
         """End all unfinished tasks with the shutdown error."""
-        tasks = {*self._new, *self._prefilling, *(slot.task for slot in (*self._ready, *self._running))}
-        while (task := self._next_queued()) is not None:
-            tasks.add(task)
-        for task in tasks:
+        queued = [*self._new, *self._queue.take_all(waits=False)]
+        for task in {*queued, *self._prefilling, *(slot.task for slot in (*self._ready, *self._running))}:
             if not task.is_finished:
                 task.fail(shutting_down(), self._responses)
         self._responses.flush(is_due=True)
-
-    def _next_queued(self) -> Task | None:
-        try:
-            task: Task | None = self._queue.get(waits=False)
-        except queue.Empty:
-            return None
-        return task
 
 
 def _draw(slots: Sequence[Slot], log_p: Floats, lm: AnyModel) -> list[int | None]:
@@ -538,79 +406,6 @@ def _draw(slots: Sequence[Slot], log_p: Floats, lm: AnyModel) -> list[int | None
     samples = [slot for slot in slots if isinstance(slot, SampleSlot)]
     if not samples:
         return [None] * len(slots)
-    allowed = apply_filters(log_p, [slot.text for slot in samples], samples[0].shaping, lm.vocabulary)
+    histories = [slot.history for slot in samples]
+    allowed = apply_filters(log_p, histories, samples[0].job.settings, lm.vocabulary)
     return [int(i) for i in draw_tokens(allowed, [slot.rng for slot in samples])]
-
-
-__all__ = ["Job", "Scheduler", "ScoreResult", "TokenResult", "Top"]
-
-
-class Scheduler:
-    """Schedules the requests of one model; `rows` is the maximum batch size."""
-
-    def __init__(self, model: Model, *, rows: int = 256) -> None:
-        self._vocabulary = model.lm.vocabulary
-        self._queue = RequestQueue()
-        worker = Worker(model.lm, rows, self._queue)
-        self._thread = threading.Thread(target=worker.run, name=f"model {model.name}".strip(), daemon=True)
-        self._thread.start()
-
-    async def generate(self, job: Job) -> AsyncGenerator[TokenResult, None]:
-        """Yield the tokens of all samples as they are generated; closing the generator cancels the request.
-
-        The i-th sample equals that of `generate_several` with the same seed, whatever else is in the batch; for a
-        neural model up to rounding, which depends on the batch size.
-        """
-        if job.settings.strategy == "beam":
-            raise ConfigError("beam search is not supported here; choose the strategy sample or greedy")
-        check_range("num", job.samples)
-        self._check(job.prompt)
-        if job.settings.max_tokens == 0:
-            return
-        channel = ResponseChannel(asyncio.get_running_loop())
-        self._queue.put(GenerationTask(job, self._vocabulary, channel))
-        try:
-            running = job.samples
-            while running:
-                token = await channel.queue.get()
-                if isinstance(token, Exception):
-                    raise token
-                running -= token.finish is not None
-                yield token
-        finally:
-            channel.is_closed = True
-
-    async def score(self, ids: Sequence[int], top: int = 0) -> ScoreResult:
-        """Return log p of every id, with `top` alternatives each, and the distribution after the last."""
-        return await self._score(ids, top)
-
-    async def next_log_probs(self, ids: Sequence[int]) -> Floats:
-        """Return the (V,) log-probabilities of the next token."""
-        return (await self._score(ids, None)).next_log_probs
-
-    def stop(self) -> None:
-        """Let the thread end after its current step; unfinished requests end with a 503 error."""
-        self._queue.close()
-
-    async def close(self) -> None:
-        """Stop the thread and wait for its end."""
-        self.stop()
-        await asyncio.to_thread(self._thread.join)
-
-    async def _score(self, ids: Sequence[int], top: int | None) -> ScoreResult:
-        self._check(ids)
-        channel = ResponseChannel(asyncio.get_running_loop())
-        self._queue.put(ScoringTask(ids, top, self._vocabulary, channel))
-        try:
-            result = await channel.queue.get()
-        finally:
-            channel.is_closed = True
-        if isinstance(result, Exception):
-            raise result
-        assert isinstance(result, ScoreResult)
-        return result
-
-    def _check(self, ids: Sequence[int]) -> None:
-        invalid = next((i for i in ids if not 0 <= i < self._vocabulary.size), None)
-        if invalid is not None:
-            raise InputError(f"{invalid} is not a token id of this model; choose 0 to {self._vocabulary.size - 1}")

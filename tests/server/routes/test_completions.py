@@ -17,7 +17,8 @@ from chainrule.decoding.stop_strings import StopStrings
 from chainrule.model import Model
 from chainrule.server.app import create_app
 from chainrule.server.errors import Limits
-from chainrule.server.worker import Job, Scheduler, TokenResult
+from chainrule.server.slots import Job, TokenResult
+from chainrule.server.worker import Scheduler
 from chainrule.text.corpus import Corpus
 from server.http_client import KINDS, open_client, post_error, post_ok, train_trigram
 from server.running_server import get, post, run_server

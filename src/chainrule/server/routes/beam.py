@@ -12,7 +12,7 @@ from pydantic import Field
 
 from chainrule.decoding.beam import Hypothesis, search_steps
 from chainrule.decoding.detokenizer import Continuation
-from chainrule.decoding.filters import apply_filters
+from chainrule.decoding.filters import apply_filters, top_indices
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.lm import AnyModel, Floats, Ids, State
@@ -92,7 +92,7 @@ def _extend(
     totals = np.array([0.0 if at is None else nodes[at].score for at in running])[:, None] + allowed  # (K, V)
     flat = totals.reshape(-1)
     B = settings.beam_size
-    best = [int(i) for i in np.argsort(-flat, kind="stable")[: 2 * B] if flat[i] > -np.inf]
+    best = [int(i) for i in top_indices(flat, 2 * B) if flat[i] > -np.inf]
     kept_nodes: list[tuple[int, int]] = []  # (flat index into (K, V), node)
     for rank, at in enumerate(best):
         row, token = divmod(at, totals.shape[1])

@@ -24,6 +24,7 @@ from chainrule.server.logs import add_log_fields
 from chainrule.server.middleware import ClosingStreamingResponse
 from chainrule.server.models import LoadedModel, ModelRegistry
 from chainrule.server.schema import CompletionRequest, as_api_error, check_length
+from chainrule.server.slots import Job, ScoreResult, TokenResult
 from chainrule.server.threads import encode_json, input_size, json_response, run_in_thread_if_large
 from chainrule.server.token_text import (
     DrawSpelling,
@@ -34,7 +35,6 @@ from chainrule.server.token_text import (
     prompt_from_ids,
     stop_checks,
 )
-from chainrule.server.worker import Job, ScoreResult, TokenResult
 from chainrule.tokenizers.config import BOS
 
 FLOOR: Final = -9999.0  # JSON cannot represent −∞

@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from chainrule.decoding.filters import apply_filters, next_token_distribution
+from chainrule.decoding.filters import apply_filters, next_token_distribution, top_indices
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats
 from chainrule.server.errors import ApiError, Limits
@@ -171,7 +171,7 @@ def _next(
     p = np.exp(next_token_distribution(log_p[None], vocabulary)[0])  # (V,) normalized, even if the model is not
     shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], settings, vocabulary)[0])
     candidates = index.matches(request.prefix) if index and request.prefix else np.arange(len(p))
-    order = candidates[_top_indices(p[candidates], request.top)]
+    order = candidates[top_indices(p[candidates], request.top)]
     pieces = TokenDecoder(tokenizer)
     listed = [
         {
@@ -200,16 +200,6 @@ def _appended_text(pieces: TokenDecoder, previous: int | None, id_: int) -> str:
     if id_ == pieces.tokenizer.eos:
         return "\n"
     return "" if id_ == pieces.tokenizer.bos else pieces.text(previous, id_)
-
-
-def _top_indices(p: Floats, top: int) -> Any:
-    """Return the indices of the largest values in descending order, ties by lowest index."""
-    if top < len(p):
-        threshold = np.partition(p, len(p) - top)[len(p) - top]
-        indices = np.flatnonzero(p >= threshold)
-    else:
-        indices = np.arange(len(p))
-    return indices[np.argsort(-p[indices], kind="stable")][:top]
 
 
 def _entropy_bits(p: Floats) -> float:
