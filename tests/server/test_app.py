@@ -88,18 +88,18 @@ def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch
     monkeypatch.setattr(api, "load", load)
 
     async def ask() -> None:
-        service = ModelRegistry([ngram_folder])
+        registry = ModelRegistry([ngram_folder])
         assert loads == []  # nothing is read before it is asked for
-        impatient = asyncio.create_task(service.get(None))
-        others = [asyncio.create_task(service.get(name)) for name in ("ngram", None, "ngram")]
+        impatient = asyncio.create_task(registry.get(None))
+        others = [asyncio.create_task(registry.get(name)) for name in ("ngram", None, "ngram")]
         while not loads:
             await asyncio.sleep(0)
         impatient.cancel()  # the first goes away, the others are answered
         gate.set()
         found = await asyncio.gather(*others)
-        assert found[0] is found[1] is found[2] is await service.get("ngram")
+        assert found[0] is found[1] is found[2] is await registry.get("ngram")
         assert found[0].model.family == "ngram"
-        await service.close()
+        await registry.close()
 
     asyncio.run(ask())
     assert len(loads) == 1
@@ -118,12 +118,12 @@ def test_a_load_that_fails_is_told_and_tried_again(
     monkeypatch.setattr(api, "load", load)
 
     async def ask() -> None:
-        service = ModelRegistry([ngram_folder])
+        registry = ModelRegistry([ngram_folder])
         with pytest.raises(ApiError, match="cannot be loaded; the server's log says why") as told:
-            await service.get("ngram")
+            await registry.get("ngram")
         assert told.value.status == 503
-        assert (await service.get("ngram")).name == "ngram"
-        await service.close()
+        assert (await registry.get("ngram")).name == "ngram"
+        await registry.close()
 
     asyncio.run(ask())
     assert "model.ngram is cut short" in caplog.text

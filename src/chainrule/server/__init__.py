@@ -2,5 +2,5 @@
 
 Every request passes the middleware in `frame` (access log, headers, errors), `keys` (authorization), `patience`
 (timeout, disconnect) and `body` (strict JSON) before its route; routes get the model and its `scheduler` from
-`service`.
+`registry`.
 """

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from chainrule import __version__
 from chainrule.errors import ChainruleError
 from chainrule.server.errors import ApiError, Limits
-from chainrule.server.json_body import JsonBodyMiddleware, printable_name
+from chainrule.server.json_body import JsonBodyMiddleware, JsonRoute, printable_name
 from chainrule.server.middleware import (
     LOOPBACK,
     AccessMiddleware,
@@ -29,7 +29,7 @@ from chainrule.server.models import ModelRegistry
 HEALTH: Final = {"status": "ok", "version": __version__}
 
 ROUTES: Final = ("routes.completions", "routes.tokenize", "routes.score", "routes.beam", "routes.context", "page")
-"""Modules of this package that define `router(service)`, in the order of the API description."""
+"""Modules of this package that define `add_routes(app, registry)`, in the order of the API description."""
 
 
 def create_app(
@@ -44,8 +44,8 @@ def create_app(
 
     Requests whose Host header is not in `hosts` are rejected; None allows any.
     """
-    service = ModelRegistry(folders, limits, device=device)
-    requests = RunningRequests(service.limits.waiting)
+    registry = ModelRegistry(folders, limits, device=device)
+    requests = RunningRequests(registry.limits.waiting)
     access_rules = AccessRules(api_key, hosts)
     app = FastAPI(
         title="chainrule",
@@ -61,56 +61,54 @@ def create_app(
             "operation_spans": False,
             "auto_configure": False,
         },
-        lifespan=_lifespan(service),
+        lifespan=_lifespan(registry),
         middleware=[
             Middleware(RequestLogMiddleware),
             Middleware(AccessMiddleware, rules=access_rules),
-            Middleware(TimeoutMiddleware, limits=service.limits, requests=requests),
-            Middleware(JsonBodyMiddleware, limits=service.limits),
+            Middleware(TimeoutMiddleware, limits=registry.limits, requests=requests),
+            Middleware(JsonBodyMiddleware, limits=registry.limits),
         ],
         exception_handlers=HANDLERS,
         responses={"default": {"description": "An error", "content": {"application/json": {"schema": ERROR}}}},
     )
-    app.state.names = service.names()
+    app.router.route_class = JsonRoute
+    app.state.names = registry.names()
     app.state.requests = requests
     app.state.access_rules = access_rules
-    app.state.service = service
-    app.include_router(_models(service))
+    app.state.registry = registry
+    _add_model_routes(app, registry)
     for name in ROUTES:
-        app.include_router(import_module(f"chainrule.server.{name}").router(service))
+        import_module(f"chainrule.server.{name}").add_routes(app, registry)
     _drop_validation_responses(app)
     return app
 
 
-def _lifespan(service: ModelRegistry) -> Any:
+def _lifespan(registry: ModelRegistry) -> Any:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await service.close()
+        await registry.close()
 
     return lifespan
 
 
-def _models(service: ModelRegistry) -> APIRouter:
-    """Return the router of `/health` and `/v1/models`."""
-    router = APIRouter()
+def _add_model_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add `/health` and `/v1/models`."""
 
-    @router.get("/health")
+    @app.get("/health")
     async def health() -> dict[str, str]:
         """Health check."""
         return HEALTH
 
-    @router.get("/v1/models")
+    @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         """List the models."""
-        return {"object": "list", "data": [service.description(name) for name in service.names()]}
+        return {"object": "list", "data": [registry.description(name) for name in registry.names()]}
 
-    @router.get("/v1/models/{model:path}")
+    @app.get("/v1/models/{model:path}")
     async def model(model: str) -> dict[str, Any]:
         """Describe a model."""
-        return service.description(model)
-
-    return router
+        return registry.description(model)
 
 
 async def _handle_api_error(request: Request, error: ApiError) -> Response:

@@ -22,10 +22,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from chainrule.errors import ChainruleError, NotFoundError
 from chainrule.server.app import HEALTH
 from chainrule.server.errors import CLOSE, ApiError, Limits
+from chainrule.server.json_body import encode_json
 from chainrule.server.logs import LOG
 from chainrule.server.middleware import HEADERS, MAX_LOGGED_PATH, AccessRules, RunningRequests, is_public_path
 from chainrule.server.models import ModelRegistry
-from chainrule.server.threads import encode_json
 
 BACKLOG: Final = 2048  # connections waiting to be accepted
 RESERVED_DESCRIPTORS: Final = 64  # for models, logs and the event loop
@@ -139,7 +139,7 @@ def connection_limit() -> int:
     return max(soft - RESERVED_DESCRIPTORS, soft // 2)
 
 
-def json_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
+def http_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
     """Return a JSON document as bytes of HTTP, for answers that do not come from the application."""
     lines = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
     fields = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
@@ -150,7 +150,7 @@ def json_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes
 
 def error_response(error: ApiError) -> bytes:
     """Return an error as bytes of HTTP; the connection is closed after it."""
-    return json_response(error.status, error.body, {**error.headers, **CLOSE})
+    return http_response(error.status, error.body, {**error.headers, **CLOSE})
 
 
 TOO_MANY_CONNECTIONS: Final = error_response(ApiError(503, "too many connections are open; try again in a moment"))
@@ -215,7 +215,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, limits: Limits) -> None:
         super().__init__(uvicorn_config(app, limits))
         self._requests: RunningRequests = app.state.requests
-        self._service: ModelRegistry = app.state.service
+        self._registry: ModelRegistry = app.state.registry
         self._grace_seconds = limits.grace_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -232,7 +232,7 @@ class Server(uvicorn.Server):
         abort_seconds = min(ABORT_SECONDS, self._grace_seconds / 2)
         if not await self._wait_for_requests(self._grace_seconds - abort_seconds):
             LOG.warning("requests that did not end within --grace and are aborted: %d", len(self._requests))
-            self._service.stop()  # the threads of models would compete for the interpreter lock
+            self._registry.stop()  # the threads of models would compete for the interpreter lock
             self._requests.abort()
             await self._wait_for_requests(ABORT_SECONDS)
         for connection in list(self.server_state.connections):  # clients that do not read their response
@@ -406,7 +406,7 @@ class IdleTimeoutProtocol(H11Protocol):
             "request", extra={"facts": {**facts, "milliseconds": round(1000 * (time.perf_counter() - start), 1)}}
         )
         fields |= {name.decode(): value.decode() for name, value in self.server_state.default_headers}
-        return json_response(status, body, {**fields, **CLOSE} if is_last else fields), is_last
+        return http_response(status, body, {**fields, **CLOSE} if is_last else fields), is_last
 
     def on_response_complete(self) -> None:
         """Restart the idle timer."""

@@ -1,4 +1,7 @@
-"""Outermost middleware: access log, security headers, and a 500 response for unexpected exceptions."""
+"""Middleware: access log, access control, timeout and disconnect, from the outermost inwards.
+
+`json_body.JsonBodyMiddleware` follows as the innermost; `app.create_app` assembles them.
+"""
 
 import asyncio
 import contextlib
@@ -17,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError
 from chainrule.server.errors import CLOSE, ApiError, Limits, shutting_down, too_many_requests, unexpected
-from chainrule.server.json_body import ClientGone
+from chainrule.server.json_body import ClientDisconnected
 from chainrule.server.logs import LOG, add_log_fields, start_log_record
 
 HEADERS: Final = (
@@ -255,7 +258,7 @@ class TimeoutMiddleware:
         self.app = app
         self.limits = limits
         self.requests = requests
-        self.turnstile = StartLimiter(STARTS_PER_TURN)
+        self.start_limiter = StartLimiter(STARTS_PER_TURN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -273,9 +276,9 @@ class TimeoutMiddleware:
         try:
             async with deadline:
                 self.requests.add(deadline)
-                await self.turnstile.enter()
+                await self.start_limiter.enter()
                 await self.app(scope, watcher.receive, sender.send)
-        except ClientGone:
+        except ClientDisconnected:
             add_log_fields(is_gone=True)
         except TimeoutError:
             if not deadline.expired():
@@ -297,7 +300,13 @@ class TimeoutMiddleware:
 
 
 class DisconnectWatcher:
-    """Wraps `receive`; after the body is read, cancels the request when the client disconnects."""
+    """Cancels the request when its client disconnects; wraps `receive` and watches it once the body is read.
+
+    It moves the deadline of `TimeoutMiddleware` to now, which cancels the task of the request. What the request was
+    doing then ends: `worker.Scheduler` closes its response channel, and its slots leave the batch at the next step;
+    `threads.run_cancellable` stops a beam search or an explanation; `ClosingStreamingResponse` closes the generator
+    of a stream. Before the body is complete, `json_body.read_body` raises `ClientDisconnected` instead.
+    """
 
     def __init__(self, source: Receive, deadline: asyncio.Timeout) -> None:
         self.source = source

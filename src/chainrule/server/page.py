@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
 from chainrule.server.errors import ApiError
@@ -22,23 +22,20 @@ MEDIA_TYPES: Final = {
 SENTENCE: Final = re.compile(r"(?<=[.:] )(?<!Mr\. )(?<!Mrs\. )[A-Z][a-z]+ [a-z ,]{40,150}\.(?= )")
 
 
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of the page; its routes are not in the OpenAPI schema."""
-    routes = APIRouter(include_in_schema=False)
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add the routes of the page, which are not in the OpenAPI schema."""
 
-    @routes.api_route("/", methods=["GET", "HEAD"])
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index() -> Response:
         return _file_response("index.html")
 
-    @routes.get("/page/passage")
+    @app.get("/page/passage", include_in_schema=False)
     async def passage(number: Annotated[int, Query(ge=0, le=1 << 31)] = 0) -> dict[str, str]:
         return {"text": passages()[number % len(passages())]}
 
-    @routes.api_route("/page/{name}", methods=["GET", "HEAD"])
+    @app.api_route("/page/{name}", methods=["GET", "HEAD"], include_in_schema=False)
     async def file(name: str) -> Response:
         return _file_response(name)
-
-    return routes
 
 
 @cache

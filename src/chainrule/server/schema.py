@@ -1,11 +1,10 @@
 """Request schemas: fields, types, ranges, and checks against the limits of the server."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from chainrule.decoding.settings import Decoding, UnknownWord
-from chainrule.errors import ConfigError
 from chainrule.server.errors import ApiError, Limits
 
 # Validation stops at the first wrong item of a list, so that an error does not list a million.
@@ -15,6 +14,7 @@ Prompt = str | TextList | IdList | Annotated[list[IdList], Field(fail_fast=True)
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Stop = Annotated[str, Field(min_length=1, max_length=1024)]
+MAX_CHARACTERS: Final = 1 << 16  # of the prompt of a beam search or a text to explain
 MODEL = Field(default=None, description="Name of a model (see GET /v1/models); default: the first.")
 
 
@@ -176,6 +176,21 @@ class NextRequest(Request):
         )
 
 
+class BeamRequest(Request):
+    """Body of `POST /v1/beam`: a prompt and the beam-search settings."""
+
+    prompt: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
+    beam_size: Annotated[int, Field(ge=1, le=16)] = 4
+    max_tokens: Annotated[int, Field(ge=1, le=64)] = 12
+    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
+
+
+class ContextRequest(Request):
+    """Body of `POST /v1/context`: the text to explain."""
+
+    text: Annotated[str, Field(max_length=MAX_CHARACTERS)]
+
+
 def check_limit(name: str, value: int | None, most: int) -> None:
     """Raise ApiError if a number exceeds its limit."""
     if value is not None and value > most:
@@ -196,8 +211,3 @@ def check_length(name: str, tokens: int, limits: Limits) -> None:
             param=name,
             code="context_length_exceeded",
         )
-
-
-def as_api_error(error: ConfigError) -> ApiError:
-    """Convert the error of a decoding setting."""
-    return ApiError(400, str(error), param=error.setting)

@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import json
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Final, ParamSpec, TypeVar
-
-from fastapi.responses import Response
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,44 +71,3 @@ def input_size(value: object) -> int:
     if isinstance(value, list):
         return sum(map(input_size, value)) + 1
     return len(value) if isinstance(value, str) else 1
-
-
-async def json_response(size: int, document: dict[str, Any]) -> Response:
-    """Return a JSON response, encoded in a thread if it is large."""
-    return Response(await run_in_thread_if_large(size, encode_json, document), media_type="application/json")
-
-
-def encode_json(document: Any) -> bytes:
-    """Return strict JSON in UTF-8.
-
-    Lists are encoded in slices: `json.dumps` holds the interpreter lock until it returns, so that even in a thread
-    a document of megabytes would block the event loop.
-    """
-    return "".join(_json_parts(document)).encode()
-
-
-ITEMS_AT_ONCE: Final = 1024
-
-
-def _json_parts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values()):
-        for number, (name, item) in enumerate(value.items()):
-            yield f"{',' if number else '{'}{_dumps(name)}:"
-            yield from _json_parts(item)
-        yield "}"
-    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
-        for number, item in enumerate(value):
-            yield "," if number else "["
-            yield from _json_parts(item)
-        yield "]"
-    elif isinstance(value, list) and len(value) > ITEMS_AT_ONCE:
-        for first in range(0, len(value), ITEMS_AT_ONCE):
-            yield "," if first else "["
-            yield _dumps(value[first : first + ITEMS_AT_ONCE])[1:-1]
-        yield "]"
-    else:
-        yield _dumps(value)
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))

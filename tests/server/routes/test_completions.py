@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import chainrule
+from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.model import Model
 from chainrule.server.app import create_app
@@ -316,6 +318,30 @@ def test_all_choices_share_one_stop_automaton(client: TestClient, monkeypatch: p
     monkeypatch.setattr(StopStrings, "__init__", counted)
     complete(client, model="word", prompt=["the", "a"], n=8, max_tokens=4, stop=["cat", "dög"])
     assert built == [2]
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["complete", "stream"])
+def test_the_body_is_parsed_and_the_settings_are_validated_once(
+    client: TestClient, is_stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"model": "word", "prompt": ["the", "a", ""], "n": 2, "max_tokens": 3, "seed": 1, "stream": is_stream}
+    complete(client, model="word", max_tokens=1)  # loads the model, which reads JSON files
+    counts: Counter[str] = Counter()
+    loads, validate = json.loads, Decoding.__post_init__
+
+    def count_parse(*arguments: Any, **options: Any) -> Any:
+        counts["parses"] += 1
+        return loads(*arguments, **options)
+
+    def count_settings(self: Decoding) -> None:
+        counts["settings"] += 1
+        validate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(json, "loads", count_parse)
+        patch.setattr(Decoding, "__post_init__", count_settings)
+        assert client.post("/v1/completions", json=fields).status_code == 200
+    assert counts == {"parses": 1, "settings": 1}
 
 
 @pytest.fixture(scope="module")

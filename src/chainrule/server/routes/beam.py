@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import Response
-from pydantic import Field
 
 from chainrule.decoding.beam import Hypothesis, search_steps
 from chainrule.decoding.detokenizer import Continuation
@@ -18,11 +17,11 @@ from chainrule.decoding.settings import Decoding
 from chainrule.lm import AnyModel, Floats, Ids, State
 from chainrule.model import Model
 from chainrule.server.errors import Limits
+from chainrule.server.json_body import clamp_log_prob, json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import ModelRegistry
-from chainrule.server.routes.context import FLOOR, MAX_CHARACTERS
-from chainrule.server.schema import Request, check_length
-from chainrule.server.threads import json_response, run_cancellable
+from chainrule.server.schema import BeamRequest, check_length
+from chainrule.server.threads import run_cancellable
 
 Status = Literal["kept", "finished", "pruned"]
 
@@ -105,32 +104,17 @@ def _extend(
     return [node for _, node in sorted(kept_nodes)]
 
 
-Result = TypeVar("Result")
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add `/v1/beam`."""
 
-
-class BeamRequest(Request):
-    """Body of `POST /v1/beam`: a prompt and the beam-search settings."""
-
-    prompt: Annotated[str, Field(max_length=MAX_CHARACTERS)] = ""
-    beam_size: Annotated[int, Field(ge=1, le=16)] = 4
-    max_tokens: Annotated[int, Field(ge=1, le=64)] = 12
-    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.0
-
-
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of `/v1/beam`."""
-    routes = APIRouter()
-
-    @routes.post("/v1/beam", response_model=dict[str, Any])
+    @app.post("/v1/beam", response_model=dict[str, Any])
     async def beam(request: BeamRequest) -> Response:
         """Run a beam search and return its tree: kept, finished and pruned extensions with log-probabilities."""
-        loaded = await service.get(request.model)
-        document = await run_cancellable(lambda check: _search(loaded.model, request, service.limits, check))
+        loaded = await registry.get(request.model)
+        document = await run_cancellable(lambda check: _search(loaded.model, request, registry.limits, check))
         add_log_fields(tokens_out=len(document["nodes"]))
         size = 16 * len(document["nodes"])  # a node has six fields
         return await json_response(size, {"object": "beam", "model": loaded.name, **document})
-
-    return routes
 
 
 def _search(model: Model, request: BeamRequest, limits: Limits, check: Callable[[], None]) -> dict[str, Any]:
@@ -158,8 +142,8 @@ def _node_document(model: Model, continuation: Continuation, node: Node) -> dict
         "parent": node.parent,
         "token": model.tokenizer.tokens([node.ids[-1]])[0],
         "text": after[len(before) :] if after.startswith(before) else "",  # "" for incomplete characters
-        "log_prob": max(node.log_prob, FLOOR),
-        "score": max(node.score, FLOOR),
+        "log_prob": clamp_log_prob(node.log_prob),
+        "score": clamp_log_prob(node.score),
         "fate": node.status,
     }
 
@@ -171,7 +155,7 @@ def _hypothesis_document(
     return {
         "node": trace.index(hypothesis.ids),
         "text": continuation.text(hypothesis.ids),
-        "log_prob": max(math.fsum(hypothesis.log_probs), FLOOR),
-        "rank_score": max(hypothesis.normalized_score(settings.length_penalty), FLOOR),
+        "log_prob": clamp_log_prob(math.fsum(hypothesis.log_probs)),
+        "rank_score": clamp_log_prob(hypothesis.normalized_score(settings.length_penalty)),
         "is_finished": hypothesis.is_finished,
     }

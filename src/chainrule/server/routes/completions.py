@@ -1,4 +1,8 @@
-"""Route `POST /v1/completions`, compatible with OpenAI's API."""
+"""Route `POST /v1/completions`, compatible with OpenAI's API.
+
+`prepare` tokenizes the prompts; `deltas` yields the new text and tokens of every choice, which `CompletionBuilder`
+makes from the tokens of the worker; `complete_response` joins the deltas, `chunks` and `events` stream them.
+"""
 
 import asyncio
 import hashlib
@@ -9,23 +13,24 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import Response
 
-from chainrule.decoding.detokenizer import resolve_speller, spawn_spelling_generators
+from chainrule.decoding.detokenizer import SpellingSampler, resolve_speller, spawn_spelling_generators
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ChainruleError, ConfigError
 from chainrule.model import Model
 from chainrule.server.errors import ApiError, Limits
+from chainrule.server.json_body import clamp_log_prob, encode_json, json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.middleware import ClosingStreamingResponse
 from chainrule.server.models import LoadedModel, ModelRegistry
-from chainrule.server.schema import CompletionRequest, as_api_error, check_length
-from chainrule.server.slots import Job, ScoreResult, TokenResult
-from chainrule.server.threads import encode_json, input_size, json_response, run_in_thread_if_large
+from chainrule.server.schema import CompletionRequest, check_length
+from chainrule.server.slots import FinishReason, Job, ScoreResult, TokenResult, Top
+from chainrule.server.threads import input_size, run_in_thread_if_large
 from chainrule.server.token_text import (
     DrawSpelling,
     EncodedPrompt,
@@ -37,8 +42,22 @@ from chainrule.server.token_text import (
 )
 from chainrule.tokenizers.config import BOS
 
-FLOOR: Final = -9999.0  # JSON cannot represent −∞
-Alternatives = Sequence[tuple[int, float]]
+T = TypeVar("T")
+
+MAX_PROMPT_LOGPROBS: Final = 1 << 19
+"""Maximum number of prompt log-probabilities per response."""
+
+STOP_CHARACTER_COST: Final = 16
+"""Processing cost of a character of a stop string relative to one of a prompt."""
+
+YIELD_AFTER: Final = 256
+"""Tokens and alternatives after which a request yields to the event loop."""
+
+MERGE_BUFFER: Final = 64
+"""Items buffered between the generators of several prompts and their consumer."""
+
+DONE: Final = b"data: [DONE]\n\n"
+UNCACHED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @dataclass(slots=True)
@@ -81,7 +100,7 @@ class Delta:
     index: int
     text: str
     tokens: LogprobTable
-    finish_reason: Literal["stop", "length"] | None = None
+    finish_reason: FinishReason | None = None
     drawn: int = 0  # tokens generated, including those not sent
 
     @property
@@ -142,7 +161,7 @@ class CompletionBuilder:
         end = self._detokenizer.length if self._detokenizer.stop_start is None else self._detokenizer.stop_start
         return self._delta_until(end, "stop" if is_stopped else "length")
 
-    def _delta_until(self, settled: int, finish: Literal["stop", "length"] | None) -> Delta:
+    def _delta_until(self, settled: int, finish: FinishReason | None) -> Delta:
         """Return the unsent text up to `settled` and the tokens that start in it."""
         text, tokens = self._detokenizer.release(settled), LogprobTable()
         eos = self._pieces.tokenizer.eos
@@ -185,7 +204,7 @@ def name_alternatives(
     before: int | None,
     id_: int,
     log_prob: float,
-    top: Alternatives,
+    top: Top,
     spelled: str | None = None,
 ) -> tuple[str, dict[str, float]]:
     """Return the text of a token and the log-probabilities of its alternatives by text, including its own.
@@ -200,20 +219,9 @@ def name_alternatives(
     return name, log_probs
 
 
-def clamp_log_prob(log_prob: float) -> float:
-    """Return `log_prob`, at least `FLOOR`."""
-    return max(float(log_prob), FLOOR)
-
-
-T = TypeVar("T")
-DONE: Final = b"data: [DONE]\n\n"
-QUEUE_SIZE: Final = 64
-"""Items buffered between the sources and the consumer."""
-
-
 async def merge(sources: Sequence[AsyncGenerator[T]]) -> AsyncGenerator[T]:
     """Interleave several generators in order of arrival; closing it or an error closes all of them."""
-    queue: asyncio.Queue[T | _End] = asyncio.Queue(QUEUE_SIZE)
+    queue: asyncio.Queue[T | _End] = asyncio.Queue(MERGE_BUFFER)
     tasks = [asyncio.create_task(_drain(source, queue)) for source in sources]
     try:
         running = len(tasks)
@@ -279,26 +287,15 @@ async def events(documents: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[by
     yield DONE
 
 
-MAX_PROMPT_LOGPROBS: Final = 1 << 19
-"""Maximum number of prompt log-probabilities per response."""
-
-STOP_CHARACTER_COST: Final = 16
-"""Processing cost of a character of a stop string relative to one of a prompt."""
-
-YIELD_AFTER: Final = 256
-"""Tokens and alternatives after which a request yields to the event loop."""
-
-
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of `/v1/completions`."""
-    routes = APIRouter()
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add `/v1/completions`."""
     fingerprints: dict[str, str | None] = {}
 
-    @routes.post("/v1/completions")
+    @app.post("/v1/completions")
     async def completions(request: CompletionRequest) -> Response:
         """Generate `n` completions of each prompt."""
-        request.check(service.limits)
-        loaded = await service.get(request.model)
+        request.check(registry.limits)
+        loaded = await registry.get(request.model)
         if loaded.name not in fingerprints:
             fingerprints[loaded.name] = await asyncio.to_thread(fingerprint, loaded.model)
         prepared = await run_in_thread_if_large(
@@ -306,7 +303,7 @@ def router(service: ModelRegistry) -> APIRouter:
             prepare,
             request,
             loaded,
-            service.limits,
+            registry.limits,
             fingerprints[loaded.name],
         )
         if request.stream:
@@ -314,11 +311,6 @@ def router(service: ModelRegistry) -> APIRouter:
                 events(chunks(prepared)), media_type="text/event-stream", headers=UNCACHED
             )
         return await complete_response(prepared)
-
-    return routes
-
-
-UNCACHED: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def fingerprint(model: Model) -> str | None:
@@ -333,6 +325,8 @@ class PreparedRequest:
 
     request: CompletionRequest
     loaded: LoadedModel
+    settings: Decoding
+    spell: SpellingSampler | None  # None: unknown words are not spelled
     pieces: TokenDecoder
     prompts: tuple[EncodedPrompt, ...]
     stops: StopStrings
@@ -370,10 +364,11 @@ def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, dig
             f"ask for at most {MAX_PROMPT_LOGPROBS:,}: fewer prompts, or fewer logprobs",
             param="logprobs",
         )
+    settings = request.decoding()
     try:
-        resolve_speller(loaded.model.lm.vocabulary, request.decoding(), loaded.model.spell)
+        spell = resolve_speller(loaded.model.lm.vocabulary, settings, loaded.model.spell)
     except ConfigError as error:
-        raise as_api_error(error) from error
+        raise ApiError(400, str(error), param="unk") from error
     head = {
         "id": f"cmpl-{uuid.uuid4().hex}",
         "object": "text_completion",
@@ -381,7 +376,7 @@ def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, dig
         "model": loaded.name,
         "system_fingerprint": digest,
     }
-    return PreparedRequest(request, loaded, pieces, prompts, StopStrings(request.stops), head)
+    return PreparedRequest(request, loaded, settings, spell, pieces, prompts, StopStrings(request.stops), head)
 
 
 async def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
@@ -394,9 +389,11 @@ async def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
 
 async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: EncodedPrompt) -> AsyncGenerator[Delta]:
     """Yield the deltas of one prompt's choices."""
-    request, scheduler = prepared.request, prepared.loaded.scheduler
-    settings, first = request.decoding(), number * request.samples
-    spells = _spells(prepared.loaded.model, settings, request.samples)
+    request, settings, first = prepared.request, prepared.settings, number * prepared.request.samples
+    spells: list[DrawSpelling] = []
+    if prepared.spell is not None:  # seeded as in `generate`
+        rngs = spawn_spelling_generators(settings.seed, request.samples)
+        spells = [partial(prepared.spell, rng) for rng in rngs]
     choices = [
         CompletionBuilder(
             first + sample,
@@ -425,28 +422,20 @@ async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: Encod
         stop_checks=stop_checks(prepared.pieces, prompt.last, prepared.stops, is_unknown_spelled=bool(spells)),
     )
     work = 0
-    async with aclosing(scheduler.generate(job)) as tokens_drawn:
+    async with aclosing(prepared.loaded.scheduler.generate(job)) as tokens_drawn:
         async for token in tokens_drawn:
             choice = choices[token.sample]
             if not choice.is_finished:
-                is_spelled = (
-                    bool(spells) and token.id == prepared.pieces.tokenizer.unk
-                )  # drawing a spelling takes milliseconds
-                yield await asyncio.to_thread(choice.add_token, token) if is_spelled else choice.add_token(token)
+                if spells and token.id == prepared.pieces.tokenizer.unk:  # drawing a spelling takes milliseconds
+                    yield await asyncio.to_thread(choice.add_token, token)
+                else:
+                    yield choice.add_token(token)
                 if all(builder.is_finished for builder in choices):
                     return
             work += 1 + len(token.top)
             if work > YIELD_AFTER:  # queued tokens are processed without awaiting
                 work = 0
                 await asyncio.sleep(0)
-
-
-def _spells(model: Model, settings: Decoding, samples: int) -> list[DrawSpelling]:
-    """Return a spelling sampler per sample, seeded as in `generate`; empty if unknown words are not spelled."""
-    spell = resolve_speller(model.lm.vocabulary, settings, model.spell)
-    if spell is None:
-        return []
-    return [partial(spell, rng) for rng in spawn_spelling_generators(settings.seed, samples)]
 
 
 async def _echo_logprobs(prepared: PreparedRequest, prompt: EncodedPrompt) -> LogprobTable:

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import Response
-from pydantic import Field
 
 from chainrule.analysis.predictions import PredictionRecorder, Predictions, next_token_distributions
 from chainrule.data.encoded import EncodedText
@@ -19,18 +18,17 @@ from chainrule.inspection.sample import Sample
 from chainrule.inspection.sections.probability import backoff_orders
 from chainrule.model import Model
 from chainrule.progress import Progress, silent
+from chainrule.server.json_body import clamp_log_prob, json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import ModelRegistry
-from chainrule.server.schema import Request
-from chainrule.server.threads import json_response, run_cancellable
+from chainrule.server.schema import ContextRequest
+from chainrule.server.threads import run_cancellable
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-MAX_CHARACTERS: Final = 1 << 16  # in a prompt or text
 MAX_TOKENS: Final = 512  # of a text that are explained
 MAX_WEIGHTS: Final = 100_000  # attention weights per response
-FLOOR: Final = -9999.0  # log p of impossible tokens in JSON
 
 
 def describe_context(model: Model, text: str, progress: Progress = silent) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def _tokens(sample: Sample, pieces: list[str], predictions: Predictions) -> Iter
             "piece": pieces[t],
             "token": token,
             "id": id_,
-            "log_prob": _finite(predictions.log_prob[t]),
+            "log_prob": clamp_log_prob(predictions.log_prob[t]),
             "rank": int(predictions.rank[t]),
             "entropy_bits": float(predictions.entropy_bits[t]) if predictions.is_normalized else None,
             "top": [
@@ -97,12 +95,8 @@ def _tokens(sample: Sample, pieces: list[str], predictions: Predictions) -> Iter
             ],
         }
         if id_ == sample.text.unk:  # an unknown word also has a spelling probability
-            document["spelling_log_prob"] = _finite(next(unknown))
+            document["spelling_log_prob"] = clamp_log_prob(next(unknown))
         yield document
-
-
-def _finite(log_prob: float) -> float:
-    return max(float(log_prob), FLOOR)
 
 
 def _views(model: Model, encoded: EncodedText) -> Iterator[dict[str, Any]]:
@@ -152,25 +146,16 @@ def _attention(model: Model, encoded: EncodedText) -> Iterator[dict[str, Any]]:
     yield {"kind": "attention", "family": model.family, "rows": rows}
 
 
-class ContextRequest(Request):
-    """Body of `POST /v1/context`: the text to explain."""
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add `/v1/context`."""
 
-    text: Annotated[str, Field(max_length=MAX_CHARACTERS)]
-
-
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of `/v1/context`."""
-    routes = APIRouter()
-
-    @routes.post("/v1/context", response_model=dict[str, Any])
+    @app.post("/v1/context", response_model=dict[str, Any])
     async def context(request: ContextRequest) -> Response:
         """Explain each token of a text: surprisal, alternatives, and n-gram order or attention weights."""
-        loaded = await service.get(request.model)
+        loaded = await registry.get(request.model)
         document = await run_cancellable(
             lambda check: describe_context(loaded.model, request.text, lambda what, done, of=None: check())
         )
         add_log_fields(tokens_in=len(document["tokens"]))
         size = 256 * len(document["tokens"])  # fields, alternatives and attention weights of a token
         return await json_response(size, {"object": "context", "model": loaded.name, **document})
-
-    return routes

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import Response
 
 from chainrule.decoding.filters import apply_filters, next_token_distribution, top_indices
-from chainrule.errors import ConfigError
 from chainrule.lm import Floats
 from chainrule.server.errors import ApiError, Limits
+from chainrule.server.json_body import json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import LoadedModel, ModelRegistry
-from chainrule.server.schema import NextRequest, ScoreRequest, as_api_error, check_length, check_limit
-from chainrule.server.threads import input_size, json_response, run_in_thread_if_large
+from chainrule.server.schema import NextRequest, ScoreRequest, check_length, check_limit
+from chainrule.server.threads import input_size, run_in_thread_if_large
 from chainrule.server.token_text import (
     EncodedPrompt,
     PrefixIndex,
@@ -35,36 +35,35 @@ UNIT_TOKENIZERS: Final = {"char": "characters", "byte": "bytes"}
 """Tokenizers whose tokens are single characters or bytes, and the name of these units."""
 
 
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of `/v1/score` and `/v1/next`."""
-    routes = APIRouter()
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add `/v1/score` and `/v1/next`."""
     prefix_indices: dict[str, PrefixIndex] = {}
 
-    @routes.post("/v1/score")
+    @app.post("/v1/score")
     async def score(request: ScoreRequest) -> Response:
         """Return the log-probability of each text and of its tokens, including line ends."""
-        loaded = await service.get(request.model)
+        loaded = await registry.get(request.model)
         texts = [request.input] if isinstance(request.input, str) else request.input
-        if len(texts) > service.limits.prompts:
+        if len(texts) > registry.limits.prompts:
             raise ApiError(
-                400, f"there are {len(texts)} texts; send at most {service.limits.prompts}", param="input"
+                400, f"there are {len(texts)} texts; send at most {registry.limits.prompts}", param="input"
             )
         size = input_size(texts)
-        encoded = await run_in_thread_if_large(size, _encode_all, texts, loaded, service.limits)
+        encoded = await run_in_thread_if_large(size, _encode_all, texts, loaded, registry.limits)
         log_probs = await _score_all(loaded, encoded)
         results = await run_in_thread_if_large(size, _results, loaded, encoded, log_probs, request.unit)
         add_log_fields(tokens_in=sum(len(text.ids) for text in encoded))
         document = {"object": "list", "model": loaded.name, "results": results}
         return await json_response(8 * size, document)
 
-    @routes.post("/v1/next")
+    @app.post("/v1/next")
     async def next_tokens(request: NextRequest) -> Response:
         """Return the most probable next tokens, before and after the sampling filters."""
-        check_limit("top", request.top, service.limits.top)
-        loaded = await service.get(request.model)
+        check_limit("top", request.top, registry.limits.top)
+        loaded = await registry.get(request.model)
         if request.prefix:
             _check_prefix(loaded)
-        prompt = await run_in_thread_if_large(len(request.prompt), _prompt, request, loaded, service.limits)
+        prompt = await run_in_thread_if_large(len(request.prompt), _prompt, request, loaded, registry.limits)
         log_p = await loaded.scheduler.next_log_probs(prompt.ids)
         if request.prefix and loaded.name not in prefix_indices:
             prefix_indices[loaded.name] = await asyncio.to_thread(PrefixIndex, loaded.model.tokenizer)
@@ -73,8 +72,6 @@ def router(service: ModelRegistry) -> APIRouter:
         )
         add_log_fields(tokens_in=len(prompt.ids))
         return await json_response(request.top, {"object": "next", "model": loaded.name, **document})
-
-    return routes
 
 
 def _encode_all(texts: Sequence[str], loaded: LoadedModel, limits: Limits) -> list[EncodedPrompt]:
@@ -164,12 +161,8 @@ def _next(
 ) -> dict[str, Any]:
     """Return the response; `shaped_probability` is 0 for tokens removed by the filters."""
     tokenizer, vocabulary = loaded.model.tokenizer, loaded.model.lm.vocabulary
-    try:
-        settings = request.decoding()
-    except ConfigError as error:
-        raise as_api_error(error) from error
     p = np.exp(next_token_distribution(log_p[None], vocabulary)[0])  # (V,) normalized, even if the model is not
-    shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], settings, vocabulary)[0])
+    shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], request.decoding(), vocabulary)[0])
     candidates = index.matches(request.prefix) if index and request.prefix else np.arange(len(p))
     order = candidates[top_indices(p[candidates], request.top)]
     pieces = TokenDecoder(tokenizer)

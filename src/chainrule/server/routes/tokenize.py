@@ -5,45 +5,43 @@ The field names are those of vLLM, which lm-evaluation-harness and other clients
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import Response
 
 from chainrule.model import Model
 from chainrule.server.errors import ApiError, Limits
+from chainrule.server.json_body import json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import ModelRegistry
 from chainrule.server.schema import DetokenizeRequest, TokenizeRequest
-from chainrule.server.threads import json_response, run_in_thread_if_large
+from chainrule.server.threads import run_in_thread_if_large
 from chainrule.server.token_text import TokenDecoder, decode_ids, encode_prompt
 from chainrule.tokenizers.config import BOS, EOS
 
 
-def router(service: ModelRegistry) -> APIRouter:
-    """Return the router of the tokenizer endpoints."""
-    routes = APIRouter()
+def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
+    """Add the tokenizer endpoints."""
 
-    @routes.get("/tokenizer_info")
+    @app.get("/tokenizer_info")
     async def tokenizer_info(model: str | None = None) -> dict[str, Any]:
         """Describe the tokenizer of a model."""
-        return describe((await service.get(model)).model, service.limits)
+        return describe((await registry.get(model)).model, registry.limits)
 
-    @routes.post("/tokenize", response_model=dict[str, Any])
+    @app.post("/tokenize", response_model=dict[str, Any])
     async def tokenize(request: TokenizeRequest) -> Response:
         """Encode a text, with `</s>` for each line break; `<s>` or `</s>` alone gives the id of that symbol."""
-        loaded = await service.get(request.model)
+        loaded = await registry.get(request.model)
         encoded = await run_in_thread_if_large(len(request.prompt), _tokenize, loaded.model, request)
         add_log_fields(tokens_in=encoded["count"])
-        return await json_response(encoded["count"], {**encoded, "max_model_len": service.limits.prompt_tokens})
+        return await json_response(encoded["count"], {**encoded, "max_model_len": registry.limits.prompt_tokens})
 
-    @routes.post("/detokenize", response_model=dict[str, Any])
+    @app.post("/detokenize", response_model=dict[str, Any])
     async def detokenize(request: DetokenizeRequest) -> Response:
         """Decode token ids, with a line break for `</s>`."""
-        loaded = await service.get(request.model)
+        loaded = await registry.get(request.model)
         add_log_fields(tokens_in=len(request.tokens))
         text = await run_in_thread_if_large(len(request.tokens), _detokenize, loaded.model, request)
         return await json_response(len(text), {"prompt": text})
-
-    return routes
 
 
 def describe(model: Model, limits: Limits) -> dict[str, Any]:
