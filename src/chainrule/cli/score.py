@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from chainrule.evaluation.perplexity import TokenScorer
     from chainrule.model import Model
 
-UNITS = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
-"""Factors that convert natural logarithms to base e, 2 and 10."""
 LINES_AT_ONCE = 4096
 
 
@@ -42,11 +40,12 @@ def score(
     """
     from chainrule import api
     from chainrule.applications.line_scoring import MAX_ENGINE_LINE
-    from chainrule.evaluation.perplexity import TokenScorer
+    from chainrule.evaluation.perplexity import UNITS, TokenScorer
     from chainrule.text.corpus import Corpus, read_batches
 
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")
+    scale = UNITS[unit]
     loaded = api.load(model, kind="language model", device=options.check_device(device))
     corpus = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
     scorer = TokenScorer(loaded.lm) if loaded.lm.context == "stream" else None  # a stream is scored as one text
@@ -56,8 +55,8 @@ def score(
             flush()
             continue
         for result in loaded.scores(batch, scorer=scorer):
-            values = [_convert(unit, log_prob) for log_prob in result.log_probs]
-            total = _convert(unit, result.log_prob)
+            values = [_convert(scale, log_prob) for log_prob in result.log_probs]
+            total = _convert(scale, result.log_prob)
             if json:
                 document = {
                     "text": result.text,
@@ -67,12 +66,12 @@ def score(
                     "log_probs": values,
                     "oov": result.oov,
                     "infinite": result.infinite,
-                    "log_prob_of_spellings": _convert(unit, result.log_prob_of_spellings),
-                    "log_prob_with_spelling": _convert(unit, result.log_prob_with_spelling),
+                    "log_prob_of_spellings": _convert(scale, result.log_prob_of_spellings),
+                    "log_prob_with_spelling": _convert(scale, result.log_prob_with_spelling),
                 }
                 emit(document, indent=None)
                 continue
-            spelled = f" ({_convert(unit, result.log_prob_with_spelling):.6f} with spelling)" if result.oov else ""
+            spelled = f" ({_convert(scale, result.log_prob_with_spelling):.6f} with spelling)" if result.oov else ""
             print(f"{total:.6f}{spelled}\t{result.text}")
             if per_token:
                 for token, value in zip(result.tokens, values, strict=True):
@@ -80,8 +79,8 @@ def score(
         flush()
 
 
-def _convert(unit: str, nats: float) -> float:
-    return UNITS[unit] * nats + 0.0  # avoids −0
+def _convert(scale: float, nats: float) -> float:
+    return scale * nats + 0.0  # avoids −0
 
 
 def _batches(batches: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -107,11 +106,13 @@ def _print_long(
 ) -> None:
     """Score and print a very long line chunk by chunk."""
     from chainrule.applications.line_scoring import score_long_line
+    from chainrule.evaluation.perplexity import UNITS
 
+    scale = UNITS[unit]
     result = score_long_line(model, line, scorer, keeps_tokens=per_token or json)
-    total = _convert(unit, result.log_prob)
+    total = _convert(scale, result.log_prob)
     tokens = (model.tokenizer.tokens(ids.tolist()) for ids in result.ids)
-    values = ([_convert(unit, value) for value in log_probs.tolist()] for log_probs in result.log_probs)
+    values = ([_convert(scale, value) for value in log_probs.tolist()] for log_probs in result.log_probs)
     if json:
         document: dict[str, Any] = {
             "text": line,
@@ -121,12 +122,12 @@ def _print_long(
             "log_probs": StreamedList(values),
             "oov": result.oov,
             "infinite": result.log_prob == -math.inf,
-            "log_prob_of_spellings": _convert(unit, result.log_prob_of_spellings),
-            "log_prob_with_spelling": _convert(unit, result.log_prob + result.log_prob_of_spellings),
+            "log_prob_of_spellings": _convert(scale, result.log_prob_of_spellings),
+            "log_prob_with_spelling": _convert(scale, result.log_prob + result.log_prob_of_spellings),
         }
         emit_streamed(document)
         return
-    spelled = _convert(unit, result.log_prob + result.log_prob_of_spellings)
+    spelled = _convert(scale, result.log_prob + result.log_prob_of_spellings)
     print(f"{total:.6f} ({spelled:.6f} with spelling)\t" if result.oov else f"{total:.6f}\t", end="")
     print(line)
     if per_token:

@@ -4,9 +4,10 @@ Per-token metrics use p(`<unk>`) without the spelling. Bits per byte, bits per c
 include the spellings of unknown words and are comparable across tokenizers.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.progress import Progress, silent
 
 LN2 = float(np.log(2))
+UNITS: Final = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
+"""Factors that convert natural logarithms to base e, 2 and 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

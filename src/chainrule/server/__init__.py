@@ -1,6 +1,5 @@
 """HTTP server: an OpenAI-compatible API and a web page for any model.
 
-Every request passes the middleware in `frame` (access log, headers, errors), `keys` (authorization), `patience`
-(timeout, disconnect) and `body` (strict JSON) before its route; routes get the model and its `scheduler` from
-`registry`.
+A request passes `http` (connection), `middleware` (access log, access control, timeout) and `json_body` (parsing) to
+its route in `routes`, which submits tasks to the `worker` of the model; see docs/server-architecture.md.
 """

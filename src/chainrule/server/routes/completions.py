@@ -78,10 +78,8 @@ class LogprobTable:
 
     def extend(self, other: "LogprobTable") -> None:
         """Append the tokens of another table."""
-        self.tokens += other.tokens
-        self.token_logprobs += other.token_logprobs
-        self.top_logprobs += other.top_logprobs
-        self.text_offset += other.text_offset
+        for name in self.__slots__:
+            getattr(self, name).extend(getattr(other, name))
 
     def document(self, with_top: bool) -> dict[str, Any]:
         """Return the JSON document; `top_logprobs` is null unless requested."""
@@ -262,7 +260,7 @@ def event(document: dict[str, Any]) -> bytes:
     return b"data: " + encode_json(document) + b"\n\n"
 
 
-def _size(document: dict[str, Any]) -> int:
+def _document_size(document: dict[str, Any]) -> int:
     """Estimate the number of characters and log-probabilities in a document."""
     size = 0
     for choice in document.get("choices", ()):
@@ -277,7 +275,7 @@ async def events(documents: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[by
     async with aclosing(documents):
         try:
             async for document in documents:
-                yield await run_in_thread_if_large(_size(document), event, document)
+                yield await run_in_thread_if_large(_document_size(document), event, document)
         except ApiError as error:
             yield event(error.document)
             return
@@ -379,12 +377,10 @@ def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, dig
     return PreparedRequest(request, loaded, settings, spell, pieces, prompts, StopStrings(request.stops), head)
 
 
-async def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
-    """Yield the new text and tokens of all choices as they are generated."""
+def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
+    """Return the new text and tokens of all choices as they are generated."""
     sources = [_complete_prompt(prepared, number, prompt) for number, prompt in enumerate(prepared.prompts)]
-    async with aclosing(merge(sources) if len(sources) > 1 else sources[0]) as source:
-        async for delta in source:
-            yield delta
+    return merge(sources) if len(sources) > 1 else sources[0]
 
 
 async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: EncodedPrompt) -> AsyncGenerator[Delta]:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from chainrule.decoding.filters import apply_filters, next_token_distribution, top_indices
+from chainrule.evaluation.perplexity import UNITS
 from chainrule.lm import Floats
 from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import json_response
@@ -27,9 +28,6 @@ from chainrule.server.token_text import (
 )
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
-
-UNITS: Final = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
-"""Factors that convert natural logarithms to base e, 2 and 10."""
 
 UNIT_TOKENIZERS: Final = {"char": "characters", "byte": "bytes"}
 """Tokenizers whose tokens are single characters or bytes, and the name of these units."""
