@@ -167,7 +167,7 @@ def _engine(path: Path) -> engine.Engine:
         model = api.load(path, kind="language model")
         if model.family != "ngram":
             raise ConfigError(f"{path} is a {model.family} model; only n-gram models answer as kenlm does")
-        return model.lm.engine  # type: ignore[attr-defined]
+        return model.lm.engine
     try:
         with path.open("rb") as file:
             head = file.read(len(KENLM_MAGIC))

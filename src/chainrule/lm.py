@@ -80,8 +80,22 @@ class LanguageModel(Protocol[S]):
         """Whether the probabilities sum to one; False for stupid backoff."""
         ...
 
+    @property
+    def engine(self) -> Any | None:
+        """Compiled n-gram engine, for n-gram queries outside this interface; None for other models."""
+        ...
+
+    @property
+    def network(self) -> Any | None:
+        """PyTorch network, for hidden states and gradients; None for other models."""
+        ...
+
     def start(self, rows: int) -> S:
         """Return the initial state of `rows` hypotheses, before `<s>` is read."""
+        ...
+
+    def join(self, states: Sequence[S]) -> S:
+        """Concatenate the rows of several states, so that they can be stepped as one batch."""
         ...
 
     def step(self, state: S, ids: Ids) -> tuple[Floats, S]:
@@ -95,20 +109,12 @@ class LanguageModel(Protocol[S]):
         """
         ...
 
+    def score_lines(self, ids: Ids) -> Floats | None:
+        """Score whole lines stored end to end, each ended by `</s>`: (N,) -> (N,) log p, equal to `score`.
 
-AnyModel = LanguageModel[Any]
-
-
-class Joining(Protocol[S]):
-    """Optional capability: concatenate states, so that their rows can be stepped as one batch."""
-
-    def join(self, states: Sequence[S]) -> S:
-        """Concatenate the rows of several states."""
+        None if the model scores batches only, as neural and stream models do.
+        """
         ...
-
-
-class Distributing(Protocol[S]):
-    """Optional capability: next-token distributions at all positions of a batch."""
 
     def distributions(self, batch: Batch, state: S) -> tuple[Floats, S]:
         """Read a batch: (B, T, V) log p(w | prefix up to input_t), and the new state.
@@ -117,10 +123,9 @@ class Distributing(Protocol[S]):
         """
         ...
 
-
-class Advancing(Protocol[S]):
-    """Optional capability: read a batch without computing probabilities."""
-
     def advance(self, batch: Batch, state: S) -> S:
-        """Return the state after the last token of each row."""
+        """Return the state after the last token of each row, without computing probabilities."""
         ...
+
+
+AnyModel = LanguageModel[Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.perplexity import token_log_probs
-from chainrule.lm import Advancing, AnyModel, Batch, Context, Distributing, Floats, Ids, Joining, State, Vocabulary
+from chainrule.lm import AnyModel, Batch, Context, Floats, Ids, State, Vocabulary
 from chainrule.progress import Progress, silent
 from chainrule.storage.verified_dir import Content, VerifiedDir
 
@@ -74,6 +74,8 @@ class Mixture:
     components: tuple[Component, ...]
     weights: tuple[float, ...]
     vocabulary: Vocabulary
+    engine: ClassVar[None] = None
+    network: ClassVar[None] = None
 
     @property
     def context(self) -> Context:
@@ -92,7 +94,7 @@ class Mixture:
     def join(self, states: Sequence[MixtureState]) -> MixtureState:
         """Concatenate the rows of several states."""
         parts = zip(self.components, zip(*(state.parts for state in states), strict=True), strict=True)
-        return MixtureState(tuple(cast("Joining[Any]", c.lm).join(part_states) for c, part_states in parts))
+        return MixtureState(tuple(c.lm.join(part_states) for c, part_states in parts))
 
     def step(self, state: MixtureState, ids: Ids) -> tuple[Floats, MixtureState]:
         """(K,) -> (K, V)."""
@@ -104,16 +106,26 @@ class Mixture:
         scored = [c.lm.score(batch, part) for c, part in zip(self.components, state.parts, strict=True)]
         return self._mix([log_p for log_p, _ in scored]), MixtureState(tuple(s for _, s in scored))
 
+    def score_lines(self, ids: Ids) -> Floats | None:
+        """(N,) -> (N,); None unless all components score whole lines."""
+        log_probs = []
+        for component in self.components:
+            scores = component.lm.score_lines(ids)
+            if scores is None:
+                return None
+            log_probs.append(scores)
+        return self._mix(log_probs)
+
     def distributions(self, batch: Batch, state: MixtureState) -> tuple[Floats, MixtureState]:
         """(B, T) -> (B, T, V)."""
         parts = zip(self.components, state.parts, strict=True)
-        results = [cast("Distributing[Any]", c.lm).distributions(batch, part) for c, part in parts]
+        results = [c.lm.distributions(batch, part) for c, part in parts]
         return self._mix([log_p for log_p, _ in results]), MixtureState(tuple(s for _, s in results))
 
     def advance(self, batch: Batch, state: MixtureState) -> MixtureState:
         """Return the states of all components after a batch."""
         parts = zip(self.components, state.parts, strict=True)
-        return MixtureState(tuple(cast("Advancing[Any]", c.lm).advance(batch, part) for c, part in parts))
+        return MixtureState(tuple(c.lm.advance(batch, part) for c, part in parts))
 
     def _mix(self, log_probs: Sequence[Floats]) -> Floats:
         with np.errstate(divide="ignore"):

@@ -26,6 +26,7 @@ from chainrule.analysis.predictions import (
 )
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.plots.html import MAX_OPACITY, json_for_script
+from sequential_model import SequentialModel
 
 BOS, EOS, A, B = range(4)
 NAMES = ["<s>", "</s>", "a", "b"]
@@ -43,7 +44,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Remembering:
+class Remembering(SequentialModel):
     """A model whose probabilities depend on everything read since the start, or since the line began."""
 
     context: Context = "stream"

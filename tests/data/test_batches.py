@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.data.encoded import EncodedText, line_batches, stream_batches
+from chainrule.data.encoded import EncodedText, line_batches, line_chunks, stream_batches
 
 BOS, EOS = 8, 9
 
@@ -39,3 +39,12 @@ def test_every_token_comes_once_behind_what_precedes_it(lines: list[list[int]], 
     assert np.concatenate([b.inputs[0] for b, _ in pieces]).tolist() == before.tolist()
     assert np.concatenate([b.targets[0] for b, _ in pieces]).tolist() == text.ids.tolist()
     assert np.concatenate([p[0] for _, p in pieces]).tolist() == list(range(len(text.ids)))
+    chunks = list(line_chunks(text, tokens))
+    assert np.concatenate([text.ids[chunk] for chunk in chunks]).tolist() == text.ids.tolist()
+    for chunk, following in zip(chunks, [*chunks[1:], None], strict=True):
+        ids = text.ids[chunk]
+        assert ids[-1] == EOS
+        assert len(ids) <= tokens or np.count_nonzero(ids == EOS) == 1
+        if following is not None:  # no room for the next line
+            next_line = int(np.argmax(text.ids[following] == EOS)) + 1
+            assert len(ids) + next_line > tokens

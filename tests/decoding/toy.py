@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
+from sequential_model import SequentialModel
 
 
 def log(p: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
@@ -25,7 +26,7 @@ class Read:
         return type(self)(self.ids[rows])
 
 
-class Markov:
+class Markov(SequentialModel):
     """p(next | last) from a table; `calls` counts the rows of each step."""
 
     def __init__(

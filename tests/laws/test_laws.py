@@ -10,6 +10,7 @@ from chainrule import api
 from chainrule.data.encoded import EncodedText, line_batches
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import AnyModel, Batch, Floats, Ids
+from chainrule.mixture import Component, Mixture
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from laws.tiny import Case, cases, contexts, prepared, tiny
@@ -63,6 +64,50 @@ def test_the_two_views_agree(case: Case) -> None:
     for batch, _ in line_batches(text, lm.vocabulary.bos, tokens=20):
         scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
         assert_allclose(scores[batch.mask], stepwise(lm, batch)[batch.mask], rtol=CLOSE)
+
+
+@CASES
+def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
+    lm = tiny(case).lm
+    v = lm.vocabulary
+    ids = np.flatnonzero(v.predictable)[[3, 4, 1, 2, 5, 3]]
+    inputs = np.stack([np.concatenate([[v.bos], ids]), np.concatenate([[v.bos, v.eos], ids[:5]])])
+    mask = np.arange(7) < np.array([[7], [4]])
+    found, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
+    ends = []
+    for b, length in enumerate(mask.sum(axis=1)):
+        state = lm.start(1)
+        for t in range(length):
+            log_p, state = lm.step(state, inputs[b, t : t + 1])
+            assert_allclose(found[b, t], log_p[0], rtol=CLOSE)
+        ends.append(state)
+    apart = [lm.step(state, ids[k : k + 1])[0][0] for k, state in enumerate(ends)]
+    for state in (lm.join(ends), after, lm.advance(Batch(inputs, inputs, mask), lm.start(2))):
+        assert_allclose(lm.step(state, ids[:2])[0], apart, rtol=CLOSE)
+
+
+@CASES
+def test_lines_are_scored_as_batches_are(case: Case) -> None:
+    lm, text = tiny(case).lm, text_of(case)
+    log_probs = lm.score_lines(text.ids)
+    if case.family == "ngram":
+        assert (log_probs is None) == (case.context == "stream")
+    if log_probs is None:
+        return
+    for batch, positions in line_batches(text, lm.vocabulary.bos, tokens=20):
+        scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
+        assert_array_equal(log_probs[positions[batch.mask]], scores[batch.mask])
+
+
+def test_a_mixture_scores_lines_if_all_its_components_do() -> None:
+    case = next(case for case in cases() if case.family == "ngram" and case.context == "line" and not case.closed)
+    one = Component(case.family, case.config, tiny(case).lm)
+    mixture, text = Mixture((one, one), (0.25, 0.75), one.lm.vocabulary), text_of(case)
+    log_probs = mixture.score_lines(text.ids)
+    assert log_probs is not None
+    for batch, positions in line_batches(text, one.lm.vocabulary.bos):
+        scores, _ = mixture.score(batch, mixture.start(len(batch.inputs)))
+        assert_array_equal(log_probs[positions[batch.mask]], scores[batch.mask])
 
 
 @CASES

@@ -17,6 +17,7 @@ from chainrule.model import Model
 from chainrule.server.slots import Job, TokenResult
 from chainrule.server.worker import Scheduler
 from laws.tiny import Case, cases
+from sequential_model import SequentialModel
 
 
 def model_cases() -> list[Case]:
@@ -61,7 +62,7 @@ def with_lm(model: Model, lm: Any) -> Model:
     return replace(model, lm=lm)
 
 
-class RecordingModel:
+class RecordingModel(SequentialModel):
     """Wrapper that records batch sizes, and can be slow or fail at one id."""
 
     def __init__(self, lm: AnyModel, pause: float = 0.0, fails_at: int | None = None) -> None:
@@ -73,32 +74,33 @@ class RecordingModel:
     def start(self, rows: int) -> Any:
         return self.lm.start(rows)
 
+    def join(self, states: Sequence[Any]) -> Any:
+        return self.lm.join(states)
+
     def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
         time.sleep(self.pause)
         self.stepped.append(len(ids))
-        if self.fails_at in ids.tolist():
-            raise ChainruleError("this id is poison")
+        self._check(ids)
         return self.lm.step(state, ids)
 
     def score(self, batch: Batch, state: Any) -> tuple[Floats, Any]:
         self.scored.append(batch.inputs.shape)
-        if self.fails_at in batch.inputs[batch.mask].tolist():
-            raise ChainruleError("this id is poison")
+        self._check(batch.inputs[batch.mask])
         return self.lm.score(batch, state)
 
+    def distributions(self, batch: Batch, state: Any) -> tuple[Floats, Any]:
+        self._check(batch.inputs[batch.mask])
+        return self.lm.distributions(batch, state)
 
-class JoinableModel(RecordingModel):
-    """A `RecordingModel` that can join states."""
-
-    def join(self, states: Sequence[Any]) -> Any:
-        joined: Any = self.lm
-        return joined.join(states)
+    def _check(self, ids: Ids) -> None:
+        if self.fails_at in ids.tolist():
+            raise ChainruleError("this id is poison")
 
 
 def never_ending(model: Model) -> AnyModel:
     """Wrap a model so that `</s>` has probability 0."""
 
-    class NeverEnding(JoinableModel):
+    class NeverEnding(RecordingModel):
         def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
             log_p, state = super().step(state, ids)
             log_p = np.array(log_p)

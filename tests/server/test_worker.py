@@ -11,21 +11,16 @@ from chainrule.decoding.detokenizer import Continuation
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopStrings
-from chainrule.lm import Batch
-from chainrule.model import Model
 from chainrule.server.slots import Job, TokenResult, top_tokens
 from chainrule.server.token_text import TokenDecoder, stop_checks
 from laws.tiny import Case, tiny
 from server.concurrent_requests import (
-    LSTM,
     NGRAM,
-    RecordingModel,
     collect,
     make_job,
     model_cases,
     open_scheduler,
     run_async,
-    with_lm,
 )
 
 PROMPTS = ["the cat", "", "a dog sees the mouse and the dog", "the"]
@@ -135,45 +130,6 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
     assert_allclose(short.log_probs, own[:3], rtol=1e-5)
     assert len(empty.log_probs) == len(empty.top) == 0
     assert_allclose(empty.next_log_probs, expected[0], rtol=1e-5)
-
-
-@CASES
-def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
-    lm: Any = tiny(case).lm
-    v = lm.vocabulary
-    ids = np.flatnonzero(v.predictable)[[3, 4, 1, 2, 5, 3]]
-    inputs = np.stack([np.concatenate([[v.bos], ids]), np.concatenate([[v.bos, v.eos], ids[:5]])])
-    mask = np.arange(7) < np.array([[7], [4]])
-    found, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
-    ends = []
-    for b, length in enumerate(mask.sum(axis=1)):
-        state = lm.start(1)
-        for t in range(length):
-            log_p, state = lm.step(state, inputs[b, t : t + 1])
-            assert_allclose(found[b, t], log_p[0], rtol=1e-5)
-        ends.append(state)
-    apart = [lm.step(state, ids[k : k + 1])[0][0] for k, state in enumerate(ends)]
-    for state in (lm.join(ends), after, lm.advance(Batch(inputs, inputs, mask), lm.start(2))):
-        assert_allclose(lm.step(state, ids[:2])[0], apart, rtol=1e-5)
-
-
-def test_models_without_the_extras_are_served_one_at_a_time() -> None:
-    model = tiny(LSTM)
-    lm = RecordingModel(model.lm)
-    assert not hasattr(lm, "join")
-
-    async def ask(served: Model) -> Any:
-        async with open_scheduler(served) as made:
-            jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
-            ids = model.tokenizer.encode("the cat sees a dog").tolist()
-            return await asyncio.gather(*(collect(made, job) for job in jobs), made.score(ids, 2))
-
-    *found, reading = run_async(ask(with_lm(model, lm)))
-    *expected, whole = run_async(ask(model))
-    assert [[d.id for s in f for d in s] for f in found] == [[d.id for s in f for d in s] for f in expected]
-    assert set(lm.stepped) == {1}
-    assert_allclose(reading.log_probs, whole.log_probs, rtol=1e-5)
-    assert [[i for i, _ in top] for top in reading.top] == [[i for i, _ in top] for top in whole.top]
 
 
 def test_the_most_probable_are_told_in_order_and_what_is_impossible_is_not() -> None:

@@ -23,7 +23,7 @@ from laws.tiny import tiny
 from server.concurrent_requests import (
     LSTM,
     NGRAM,
-    JoinableModel,
+    RecordingModel,
     collect,
     make_job,
     never_ending,
@@ -44,7 +44,7 @@ def test_requests_of_many_are_stepped_together_and_new_ones_join() -> None:
     model = tiny(LSTM)
     is_stepping, gate = threading.Event(), threading.Event()
 
-    class Gated(JoinableModel):
+    class Gated(RecordingModel):
         def step(self, state: Any, ids: Ids) -> tuple[Floats, Any]:
             is_stepping.set()
             assert gate.wait(20)
@@ -69,7 +69,7 @@ def test_requests_of_many_are_stepped_together_and_new_ones_join() -> None:
 
 def test_rows_leave_as_soon_as_the_generator_is_closed() -> None:
     model = tiny(NGRAM)
-    lm = JoinableModel(never_ending(model), pause=0.001)
+    lm = RecordingModel(never_ending(model), pause=0.001)
     endless = Job((), Decoding(max_tokens=100_000, seed=0), 5)
 
     async def ask() -> int:
@@ -97,7 +97,7 @@ def test_rows_leave_as_soon_as_the_generator_is_closed() -> None:
 
 def test_a_full_batch_takes_turns_and_nobody_starves() -> None:
     model = tiny(NGRAM)
-    lm = JoinableModel(never_ending(model), pause=0.001)
+    lm = RecordingModel(never_ending(model), pause=0.001)
     long, short = Decoding(max_tokens=5000, seed=0), Decoding(max_tokens=3, seed=1)
 
     steps: list[int] = []  # of the model, when the short request was handed in and at each of its tokens
@@ -144,7 +144,7 @@ def test_turns_do_not_change_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_long_prompt_is_read_in_pieces_while_others_go_on() -> None:
     model = tiny(NGRAM)
-    lm = JoinableModel(model.lm)
+    lm = RecordingModel(model.lm)
     ids = np.random.default_rng(0).choice(np.flatnonzero(lm.vocabulary.predictable), 3000).tolist()
 
     async def ask() -> Any:
@@ -177,7 +177,7 @@ def test_an_error_is_its_own_jobs_alone(place: str) -> None:
     model = tiny(LSTM)
     v = model.lm.vocabulary
     poison, good = np.flatnonzero(v.predictable)[[4, 5]].tolist()
-    lm = JoinableModel(model.lm, fails_at=poison)
+    lm = RecordingModel(model.lm, fails_at=poison)
     prompt = {"first": (poison, good), "last": (good, poison), "drawn": (good,)}[place]
     stop_checks = None
     if place == "drawn":
@@ -228,7 +228,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
 def test_closing_ends_the_thread_and_tells_who_waits() -> None:
     model = tiny(NGRAM)
     before = threading.active_count()
-    lm = JoinableModel(never_ending(model), pause=0.001)
+    lm = RecordingModel(never_ending(model), pause=0.001)
     served = with_lm(model, lm)
 
     async def ask() -> Any:
@@ -250,7 +250,7 @@ def test_closing_ends_the_thread_and_tells_who_waits() -> None:
 
 def test_what_comes_next_takes_one_pass_over_the_prompt_and_one_step() -> None:
     model = tiny(NGRAM)
-    lm = JoinableModel(model.lm)
+    lm = RecordingModel(model.lm)
 
     async def ask() -> None:
         async with open_scheduler(with_lm(model, lm)) as made:

@@ -168,7 +168,7 @@ def gradient_flows(
         if row.family in ("ngram", "mixture"):
             continue
         model = store.get(row.name)
-        if hasattr(model.lm, "network"):
+        if model.lm.network is not None:
             sample = take_sample(model, corpus, name=row.name, tokens=FLOW_TOKENS)
             measured = gradient_flow.measure(
                 sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=stage(f"gradient flow of {row.name}")

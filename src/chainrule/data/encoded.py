@@ -70,6 +70,17 @@ def line_batches(
         first = last
 
 
+def line_chunks(text: EncodedText, tokens: int) -> Iterator[slice]:
+    """Yield slices of `text.ids` with as many whole lines as fit into `tokens` tokens, at least one."""
+    ends = np.flatnonzero(text.ids == text.eos) + 1
+    first = 0
+    while first < len(text.ids):
+        fitting, following = np.searchsorted(ends, [first + tokens, first], side="right")
+        last = int(ends[max(fitting - 1, following)])
+        yield slice(first, last)
+        first = last
+
+
 def long_lines(text: EncodedText, longest: int) -> Iterator[slice]:
     """Yield the slices of `text.ids` with the lines of more than `longest` tokens, in text order."""
     starts, lengths = _lines(text)

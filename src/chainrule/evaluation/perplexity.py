@@ -11,13 +11,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.data.encoded import TOKENS_PER_BATCH, EncodedText, line_batches, long_lines, stream_batches
+from chainrule.data.encoded import (
+    TOKENS_PER_BATCH,
+    EncodedText,
+    line_batches,
+    line_chunks,
+    long_lines,
+    stream_batches,
+)
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.progress import Progress, silent
 
 LN2 = float(np.log(2))
 UNITS: Final = {"nats": 1.0, "bits": 1 / math.log(2), "log10": 1 / math.log(10)}
 """Factors that convert natural logarithms to base e, 2 and 10."""
+CHUNK_BATCHES = 32
+"""Batches' worth of tokens given to `score_lines` at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +217,15 @@ def _score_stream(lm: AnyModel, text: EncodedText, tokens: int, log_probs: Float
 
 
 def _score_lines(lm: AnyModel, text: EncodedText, tokens: int, log_probs: Floats) -> Iterator[int]:
-    """Fill in the log-probabilities of lines in batches, long lines in pieces; yield as `_score_stream`."""
+    """Fill in the log-probabilities of lines, in batches if the model needs them; yield as `_score_stream`."""
+    for chunk in line_chunks(text, CHUNK_BATCHES * tokens):
+        scores = lm.score_lines(text.ids[chunk])
+        if scores is None:
+            break
+        log_probs[chunk] = scores
+        yield len(scores)
+    else:
+        return
     for batch, positions in line_batches(text, lm.vocabulary.bos, tokens, longest=tokens):
         scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
         log_probs[positions[batch.mask]] = scores[batch.mask]

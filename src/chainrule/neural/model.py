@@ -79,6 +79,7 @@ class NeuralModel:
     """A neural `LanguageModel`."""
 
     is_normalized = True
+    engine = None
 
     def __init__(self, network: Network, vocabulary: Vocabulary, context: Context, log: bytes = b"") -> None:
         self.network = network.eval()
@@ -140,6 +141,9 @@ class NeuralModel:
             scores[row, columns] = self._log_probs(hidden, batch.targets[row, columns].astype(np.int64))
 
         return scores, self._forward_batch(batch, state, note)
+
+    def score_lines(self, ids: Ids) -> None:
+        """Return None: networks score batches only."""
 
     def distributions(self, batch: Batch, state: NeuralState) -> tuple[Floats, NeuralState]:
         """(B, T, V) log-probabilities of the whole vocabulary at each position, as returned by `step`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class NgramModel:
     vocabulary: Vocabulary
     context: Context = "line"
     is_normalized: bool = True
+    network: ClassVar[None] = None
 
     @classmethod
     def from_tables(
@@ -92,9 +93,16 @@ class NgramModel:
         """Return log p of the targets, (B, T) -> (B, T): the longest stored n-gram plus the back-off weights."""
         tokens = self.prepend_context(state, batch.inputs)
         targets = np.ascontiguousarray(batch.targets, dtype=np.int32)
-        workers = 1 if targets.size < MIN_TOKENS_FOR_THREADS else thread_count()
-        log_p: Floats = self.engine.score(tokens, targets, workers)
+        log_p: Floats = self.engine.score(tokens, targets, _threads(targets))
         return engines.check_scores(log_p, self.engine), self._next_state(tokens, batch)
+
+    def score_lines(self, ids: Ids) -> Floats | None:
+        """Return log p of lines stored end to end, (N,) -> (N,), equal to `score`; None for a stream model."""
+        if self.context == "stream":
+            return None
+        targets = np.ascontiguousarray(ids, dtype=np.int32)
+        log_p: Floats = self.engine.score_lines(targets, _threads(targets))
+        return engines.check_scores(log_p, self.engine)
 
     def distributions(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
         """Return log p of every next word at every position, (B, T) -> (B, T, V)."""
@@ -119,3 +127,7 @@ class NgramModel:
         The engine reads `</s>` as the next line's `<s>` in a line model, and `<s>` as `</s>` in a stream model.
         """
         return np.concatenate([state.ids, inputs], axis=1, dtype=np.int32, casting="same_kind")
+
+
+def _threads(targets: Ids) -> int:
+    return 1 if targets.size < MIN_TOKENS_FOR_THREADS else thread_count()

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from chainrule.decoding.filters import apply_filters
 from chainrule.decoding.sample import draw_tokens
 from chainrule.decoding.settings import check_range
 from chainrule.errors import ConfigError, InputError
-from chainrule.lm import Advancing, AnyModel, Batch, Distributing, Floats
+from chainrule.lm import AnyModel, Batch, Floats
 from chainrule.model import Model
 from chainrule.server.errors import shutting_down
 from chainrule.server.queue import RequestQueue, ResponseBatcher, ResponseChannel
@@ -173,8 +173,7 @@ class Prefill:
         outputs = tasks[0].outputs
         chunk_size = self._chunk_sizes[outputs]
         compatible = [task for task in tasks if task.outputs == outputs]
-        rows = self._rows if outputs != "all" or hasattr(self._lm, "distributions") else 1
-        batch = compatible[: max(1, min(rows, chunk_size.most // MIN_TOKENS_PER_TEXT))]
+        batch = compatible[: max(1, min(self._rows, chunk_size.most // MIN_TOKENS_PER_TEXT))]
         share = max(min(MIN_TOKENS_PER_TEXT, chunk_size.most), chunk_size.tokens // len(batch))
         start = time.perf_counter()
         token_count = self._run_isolated(batch, share, responses)
@@ -213,30 +212,17 @@ class Prefill:
 
 
 def join_states(lm: AnyModel, states: Sequence[Any]) -> Any:
-    """Join states along the batch axis; models that cannot join are only called with one."""
-    return states[0] if len(states) == 1 else cast("Any", lm).join(states)
+    """Join states along the batch axis."""
+    return states[0] if len(states) == 1 else lm.join(states)
 
 
 def score_batch(lm: AnyModel, batch: Batch, state: Any, outputs: Outputs) -> tuple[Floats | None, Any]:
     """Process a batch; return the requested outputs, None, (B, T) or (B, T, V), and the new state."""
     if outputs == "all":
-        return distributions(lm, batch, state)
-    if outputs == "nothing" and hasattr(lm, "advance"):
-        return None, cast("Advancing[Any]", lm).advance(batch, state)
-    scores, after = lm.score(batch, state)
-    return (scores if outputs == "scores" else None), after
-
-
-def distributions(lm: AnyModel, batch: Batch, state: Any) -> tuple[Floats, Any]:
-    """Return the (B, T, V) log-probabilities and the new state; models without `distributions` are stepped."""
-    if hasattr(lm, "distributions"):
-        return cast("Distributing[Any]", lm).distributions(batch, state)
-    assert len(batch.inputs) == 1
-    log_probs = []
-    for id_ in batch.inputs[0]:
-        log_p, state = lm.step(state, np.array([id_]))
-        log_probs.append(log_p)
-    return np.stack(log_probs, axis=1), state
+        return lm.distributions(batch, state)
+    if outputs == "nothing":
+        return None, lm.advance(batch, state)
+    return lm.score(batch, state)
 
 
 class Worker:
@@ -244,8 +230,7 @@ class Worker:
 
     def __init__(self, lm: AnyModel, rows: int, requests: RequestQueue) -> None:
         self._lm, self._queue, self._responses = lm, requests, ResponseBatcher()
-        # A model that cannot join states has a batch size of 1.
-        self._max_slots = max(1, min(rows, MAX_LOGITS // lm.vocabulary.size)) if hasattr(lm, "join") else 1
+        self._max_slots = max(1, min(rows, MAX_LOGITS // lm.vocabulary.size))
         self._prefill = Prefill(lm, self._max_slots)
         self._new: deque[Task] = deque()  # not started
         self._prefilling: list[Task] = []

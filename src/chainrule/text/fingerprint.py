@@ -40,8 +40,11 @@ class Fingerprint:
         if not len(self.sketch):
             return 0.0
         bound = self.sketch[-1] if len(self.sketch) == SKETCH_SIZE else np.iinfo(np.uint64).max
-        judged = other.sketch[other.sketch <= bound]
-        return float(np.isin(judged, self.sketch).mean()) if len(judged) >= FEWEST_LINES else 0.0
+        judged = other.sketch[: np.searchsorted(other.sketch, bound, side="right")]
+        if len(judged) < FEWEST_LINES:
+            return 0.0
+        positions = np.searchsorted(self.sketch, judged)
+        return float((self.sketch.take(positions, mode="clip") == judged).mean())
 
     def to_bytes(self) -> bytes:
         """Serialize the sketch as little-endian uint64."""

@@ -89,7 +89,7 @@ class Corrector:
         """Correct many independent lines in batches."""
         remaining = iter(lines)
         batch_size = BATCH_LINES
-        if not hasattr(self.model.lm, "engine"):
+        if self.model.lm.engine is None:
             batch_size = max(1, MAX_CELLS // (self.settings.beam * self.model.lm.vocabulary.size))
         while batch := list(islice(remaining, batch_size)):
             yield from self._correct_batch(batch, top)
@@ -128,7 +128,7 @@ class Corrector:
             DecodedLine(words, grid.read(words, path), path.score, [])
             for words, path in zip(line_words, paths, strict=True)
         ]
-        if top or hasattr(self.model.lm, "engine"):  # too slow for networks unless candidates are requested
+        if top or self.model.lm.engine is not None:  # too slow for networks unless candidates are requested
             refine_words(self.model.lm, self.settings.weight, decoded)
         for text, line in zip(lines, decoded, strict=True):
             alternatives = _alternatives(line, top) if top else [()] * len(line.parts)

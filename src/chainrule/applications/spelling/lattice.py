@@ -97,12 +97,11 @@ class _NgramQueries:
 
 def advance_state(lm: AnyModel, state: Any, ids: Ids) -> NextWordScorer:
     """Read one token per row."""
-    engine = getattr(lm, "engine", None)
-    if engine is None:
+    if lm.engine is None:
         log_p, after = lm.step(state, ids)
         return _FullDistributions(after, log_p)
     tokens = np.concatenate([state.ids, ids[:, None]], axis=1, dtype=np.int32, casting="same_kind")
-    return _NgramQueries(tokens, engine)
+    return _NgramQueries(tokens, lm.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,8 +383,7 @@ def _apply_best_change(line: DecodedLine) -> bool:
 
 def _rescore(lm: AnyModel, weight: float, lines: Sequence[DecodedLine]) -> None:
     """Score all candidates, up to a constant per position."""
-    engine = getattr(lm, "engine", None)
-    log_p = _score_lines(lm, lines) if engine is None else _score_ngrams(lm, engine, lines)
+    log_p = _score_lines(lm, lines) if lm.engine is None else _score_ngrams(lm, lm.engine, lines)
     offset = 0
     for line in lines:
         line.scores = []

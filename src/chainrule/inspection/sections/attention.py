@@ -75,7 +75,7 @@ def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress 
 
 
 def _has_attention(sample: Sample) -> bool:
-    network = getattr(sample.model.lm, "network", None)
+    network = sample.model.lm.network
     if network is None:
         return False
     from chainrule.neural.probes.attention_weights import has_attention

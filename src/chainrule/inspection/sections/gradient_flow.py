@@ -66,7 +66,7 @@ def measure(
     sample: Sample, *, lags: int = 100, positions: int = 64, seed: int = 0, progress: Progress = silent
 ) -> list[GradientFlow]:
     """Return the flows of one model, the one for comparison first; empty for models that are not networks."""
-    if not hasattr(sample.model.lm, "network"):
+    if sample.model.lm.network is None:
         return []
     from chainrule.neural.probes.gradient_flow import gradient_flow
 
@@ -82,7 +82,7 @@ def gradient_bound(sample: Sample, lags: int) -> Floats | None:
 
     Below the top layer, or with attention over past states, gradients have other paths and there is no such bound.
     """
-    network: Any = getattr(sample.model.lm, "network", None)
+    network: Any = sample.model.lm.network
     config: Any = getattr(network, "config", None)
     if getattr(config, "nonlinearity", None) not in recurrent_matrix.MAX_SLOPE or config.attention != "none":
         return None

@@ -114,7 +114,7 @@ def _views(model: Model, encoded: EncodedText) -> Iterator[dict[str, Any]]:
             "reason": orders.reason.tolist(),
             "reasons": list(orders.reasons),
         }
-    elif hasattr(model.lm, "network"):
+    elif model.lm.network is not None:
         yield from _attention(model, encoded)
 
 
