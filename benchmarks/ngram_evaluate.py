@@ -2,9 +2,9 @@
 
     python benchmarks/ngram_evaluate.py [--data FOLDER] [--order N]
 
-Trains an n-gram model on the Penn Treebank and scores its validation and test text on one thread: with the compiled
-`score_sentences`, which splits and numbers the words itself, with `encode` and `token_log_probs`, and with the whole of
-`Model.evaluate`. The minimum of several passes is printed, and the ratio to `score_sentences`.
+Trains an n-gram model on the Penn Treebank and scores its validation and test text on one thread: with the
+compiled `score_sentences`, which splits and numbers the words itself, with `encode` and `token_log_probs`, and with
+the whole of `Model.evaluate`. The minimum of several passes is printed, and the ratio to `score_sentences`.
 """
 
 import argparse

@@ -1,12 +1,13 @@
 """Incremental decoding against decoding all ids at once."""
 
+import codecs
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.decoding.detokenizer import REPLACEMENT, Continuation
+from chainrule.decoding.detokenizer import Continuation
 from chainrule.tokenizers.tokenizer import Tokenizer
 from server.http_client import KINDS, train_trigram
 
@@ -19,14 +20,38 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
     return {kind: train_trigram(folder, kind).tokenizer for kind in KINDS}
 
 
-def settled(text: str, stops: list[str]) -> str:
+def bytes_of(tokenizer: Tokenizer, ids: list[int], previous: int | None = None) -> bytes:
+    return b"".join(tokenizer.token_bytes(b, i) for b, i in zip([previous, *ids], ids, strict=False))
+
+
+def settled(content: bytes, stops: list[str]) -> str:
     """What no further id can change of a text, by definition."""
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(content)
     position = min((text.index(stop) for stop in stops if stop in text), default=None)
     if position is not None:
         return text[:position]
-    closed = text.rstrip(REPLACEMENT)
-    ends = [n for stop in stops for n in range(1, len(stop) + 1) if n <= len(closed) and closed.endswith(stop[:n])]
-    return closed[: len(closed) - max(ends, default=0)]
+    ends = [n for stop in stops for n in range(1, len(stop) + 1) if n <= len(text) and text.endswith(stop[:n])]
+    return text[: len(text) - max(ends, default=0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_the_bytes_of_a_line_are_what_it_decodes_to(
+    tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
+) -> None:
+    tokenizer = tokenizers[kind]
+    words = st.integers(0, tokenizer.vocab_size - 1).filter(lambda i: i not in (tokenizer.bos, tokenizer.eos))
+    ids = data.draw(st.lists(words, max_size=12))
+    assert bytes_of(tokenizer, ids).decode("utf-8", "replace") == tokenizer.decode(ids)
+
+
+def test_token_texts_show_what_is_no_character(tokenizers: dict[str, Tokenizer]) -> None:
+    assert [tokenizers["byte"].token_text(None, i) for i in "ö".encode()] == ["\\xc3", "\\xb6"]
+    words = tokenizers["word"]
+    (cat,) = words.encode("cat").tolist()
+    assert (words.token_text(None, cat), words.token_text(cat, cat)) == ("cat", " cat")
+    assert words.token_text(words.eos, cat) == "cat"
+    assert words.token_text(cat, words.eos) == "</s>"
 
 
 @pytest.mark.parametrize("is_likely", [True, False], ids=["likely ids", "any ids"])
@@ -45,36 +70,18 @@ def test_a_growing_text_is_the_decoding_of_all_ids(
     continuation = Continuation(tokenizer, prompt, stops)
     line = tokenizer.encode(prompt.rpartition("\n")[2]).tolist()
     before = tokenizer.decode(line)
-    growing, is_stopped = continuation.incremental_decoder(), continuation.stop_check()
+    growing, is_stopped = continuation.detokenizer(), continuation.stop_check()
     released, count = "", 0
     for count, id_ in enumerate(ids, 1):
         words = [i for i in ids[:count] if i != tokenizer.eos]
         text = tokenizer.decode([*line, *words])[len(before) :]
         growing.add(id_)
         released += growing.release()
-        assert released == settled(text, stops)
-        assert growing.is_stopped == any(stop in text for stop in stops)
-        assert is_stopped(id_) == continuation.is_stopped(ids[:count]) == growing.is_stopped
-        if growing.is_stopped:
+        assert released == settled(bytes_of(tokenizer, words, line[-1] if line else None), stops)
+        stopped = growing.stop_start is not None
+        assert stopped == any(stop in text for stop in stops)
+        assert is_stopped(id_) == continuation.is_stopped(ids[:count]) == stopped
+        if stopped:
             break
-    assert released + growing.end() == continuation.text(ids[:count])
-
-
-def test_only_the_end_of_a_text_is_decoded(tokenizers: dict[str, Tokenizer]) -> None:
-    """Ids decoded for a text of 200 ids: two for each, three more while a character is open."""
-    tokenizer, decoded = tokenizers["byte"], []
-
-    class Counted:
-        bos, eos, vocab_size = tokenizer.bos, tokenizer.eos, tokenizer.vocab_size
-        encode, encode_prompt, tokens = tokenizer.encode, tokenizer.encode_prompt, tokenizer.tokens
-
-        def decode(self, ids: list[int]) -> str:
-            decoded.append(len(ids))
-            return tokenizer.decode(ids)
-
-    growing = Continuation(Counted(), "the ").incremental_decoder()  # type: ignore[arg-type]
-    ids = tokenizer.encode("the 🐭 " * 25).tolist()
-    for id_ in ids:
-        growing.add(id_)
-    assert growing.release() == "the 🐭 " * 25
-    assert max(decoded[2:]) == 5
+    growing.end()
+    assert released + growing.release() == continuation.text(ids[:count])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -102,10 +102,10 @@ class Trigram(Markov):
         return log_p
 
 
-class Words:
+class _Words:
     """A vocabulary of words parted by single blanks; ids 0 and 1 are `<s>` and `</s>`, 2 is `<unk>`."""
 
-    bos, eos = 0, 1
+    bos, eos, unk = 0, 1, 2
 
     def __init__(self, *words: str) -> None:
         self.names = ["<s>", "</s>", "<unk>", *words]
@@ -119,14 +119,17 @@ class Words:
     def decode(self, ids: Sequence[int]) -> str:
         return " ".join(self.names[i] for i in ids if i > 1)
 
+    def token_bytes(self, previous: int | None, id_: int) -> bytes:
+        return b" " * (previous is not None and previous > 1) + self.names[id_].encode() if id_ > 1 else b""
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.names[i] for i in ids]
 
 
-class Bytes:
+class _Bytes:
     """Ids 0 and 1 are `<s>` and `</s>`, byte b is b + 2."""
 
-    bos, eos, vocab_size = 0, 1, 258
+    bos, eos, unk, vocab_size = 0, 1, None, 258
 
     def encode(self, text: str) -> Ids:
         return np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int32) + 2
@@ -136,5 +139,13 @@ class Bytes:
     def decode(self, ids: Sequence[int]) -> str:
         return bytes(i - 2 for i in ids if i > 1).decode(errors="replace")
 
+    def token_bytes(self, previous: int | None, id_: int) -> bytes:
+        return bytes([id_ - 2]) if id_ > 1 else b""
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return [("<s>", "</s>")[i] if i < 2 else f"\\x{i - 2:02x}" for i in ids]
+
+
+# What generation needs of a Tokenizer, and no more.
+Words: Any = _Words
+Bytes: Any = _Bytes

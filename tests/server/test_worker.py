@@ -10,9 +10,7 @@ from numpy.testing import assert_allclose
 from chainrule.decoding.detokenizer import Continuation
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.stop_strings import StopStrings
 from chainrule.server.slots import Job, TokenResult, top_tokens
-from chainrule.server.token_text import TokenDecoder, stop_checks
 from laws.tiny import Case, tiny
 from server.concurrent_requests import (
     NGRAM,
@@ -61,8 +59,7 @@ def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int)
 def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
     model = tiny(NGRAM)
     continuation = Continuation(model.tokenizer, "the", ["cat"])
-    checks = stop_checks(TokenDecoder(model.tokenizer), continuation.prompt_ids[-1], StopStrings(["cat"]))
-    job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, checks)
+    job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, continuation.stop_check)
 
     async def ask() -> list[list[TokenResult]]:
         async with open_scheduler(model) as made:

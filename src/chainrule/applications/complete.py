@@ -21,7 +21,7 @@ from chainrule.model import Model
 from chainrule.text.lines import BLANKS
 from chainrule.tokenizers.config import JOINER
 from chainrule.tokenizers.punctuation import is_punctuation, join, joined_sides
-from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet
+from chainrule.tokenizers.tokenizer import Tokenizer
 
 
 class PrefixCache:
@@ -52,7 +52,6 @@ WORD_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 )
 """Bytes inside words: letters, digits, apostrophe, hyphen, underscore and all non-ASCII bytes."""
 LAST_BYTE: Final = b"\xff"  # greater than every byte of UTF-8
-CONTINUATION: Final = "##"  # WordPiece prefix of word-internal tokens
 
 
 class TokenBytes:
@@ -69,9 +68,10 @@ class TokenBytes:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         controls = {tokenizer.bos, tokenizer.eos, tokenizer.unk}
-        names = tokenizer.names()
+        # The bytes after another token; a bare "##" of WordPiece then decodes to nothing, but it can be a word.
         self.texts = [
-            b"" if i in controls else _token_bytes(name, tokenizer.config.kind) for i, name in enumerate(names)
+            b"" if i in controls or not name else tokenizer.token_bytes(i, i) or b" " + name.encode()
+            for i, name in enumerate(tokenizer.names())
         ]
         self.tail: Ids = np.array([_tail_length(text) for text in self.texts])
         self.length: Ids = np.array([len(text) for text in self.texts])
@@ -93,18 +93,6 @@ class TokenBytes:
         """Ids of tokens that are proper prefixes of `text`."""
         ids = (self._id_of.get(text[:length]) for length in range(1, len(text)))
         return np.array([i for i in ids if i is not None], dtype=np.int64)
-
-
-def _token_bytes(name: str, kind: str) -> bytes:
-    if kind in ("whitespace", "char"):
-        return name.encode()
-    lead = b""
-    if kind == "wordpiece" and len(name) > len(CONTINUATION) and name.startswith(CONTINUATION):
-        name = name.removeprefix(CONTINUATION)
-    elif kind == "wordpiece" and name:
-        lead = b" "
-    alphabet = byte_alphabet()
-    return lead + bytes(alphabet[c] for c in name)
 
 
 def _tail_length(text: bytes) -> int:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -27,17 +28,23 @@ class Hypothesis:
         return self.score / math.pow(max(1, len(self.ids)), p)
 
 
+Observer = Callable[[Sequence[Hypothesis], Floats, Floats, dict[int, Hypothesis]], None]
+"""Function called at each length with the K running hypotheses, their (K, V) log p and (K, V) scores of all
+extensions, and the selected extensions by flat index into (K, V), ascending."""
+
 BeamSearch = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
 """Coroutine that yields `(state, ids)` to be stepped, receives `(log_p, state)`, and returns the hypotheses."""
 
 
-def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1) -> list[Hypothesis]:
+def search(
+    lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1, observer: Observer | None = None
+) -> list[Hypothesis]:
     """Return the `num` best continuations: finished ones by normalised score, then unfinished ones if too few.
 
     At each length the B best extensions are kept; finished ones leave the beam and the others are extended further
     (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer hypotheses are returned if fewer exist.
     """
-    coroutine = search_steps(*read_prompt(lm, prompt), prompt, settings, num=num)
+    coroutine = search_steps(*read_prompt(lm, prompt), prompt, settings, num=num, observer=observer)
     try:
         request = next(coroutine)
         while True:
@@ -47,13 +54,8 @@ def search(lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int
         return hypotheses
 
 
-def search_batch(
-    lm: LanguageModel[S], join: Callable[[Sequence[S]], S], searches: Sequence[BeamSearch[S]]
-) -> list[list[Hypothesis]]:
-    """Run several searches in lockstep, batching their model steps.
-
-    `join` concatenates the rows of several states. The result of a search does not depend on the other searches.
-    """
+def search_batch(lm: LanguageModel[S], searches: Sequence[BeamSearch[S]]) -> list[list[Hypothesis]]:
+    """Run several searches in lockstep, batching their model steps; they do not influence each other."""
     results: list[list[Hypothesis]] = [[] for _ in searches]
     pending: dict[int, tuple[S, Ids]] = {}
 
@@ -67,17 +69,24 @@ def search_batch(
         resume(i, None)
     while pending:
         requests, pending = pending, {}
-        log_p, state = lm.step(
-            join([state for state, _ in requests.values()]), np.concatenate([ids for _, ids in requests.values()])
-        )
+        states, ids = zip(*requests.values(), strict=True)
+        log_p, state = lm.step(lm.join(states), np.concatenate(ids))
         first = 0
-        for i, (_, ids) in requests.items():
-            rows = np.arange(first, first := first + len(ids))
+        for i, row_ids in zip(requests, ids, strict=True):
+            rows = np.arange(first, first := first + len(row_ids))
             resume(i, (log_p[rows], state.select(rows)))
     return results
 
 
-def search_steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *, num: int = 1) -> BeamSearch[S]:
+def search_steps(
+    log_p: Floats,
+    state: S,
+    prompt: Prompt,
+    settings: Decoding,
+    *,
+    num: int = 1,
+    observer: Observer | None = None,
+) -> BeamSearch[S]:
     """Beam search as a coroutine: yields `(state, ids)` to be stepped and receives `(log_p, state)`.
 
     `log_p` (1, V) and `state` are those after the prompt.
@@ -90,7 +99,7 @@ def search_steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *,
     p, L = settings.length_penalty, settings.max_tokens
     running, finished = [Hypothesis()], list[Hypothesis]()
     for length in range(1, L + 1):
-        extended, parents = _extend(running, log_p, prompt, settings)
+        extended, parents = _extend(running, log_p, prompt, settings, observer)
         unfinished = [k for k, hypothesis in enumerate(extended) if not hypothesis.is_finished]
         running = [extended[k] for k in unfinished]
         finished = _best([*finished, *(h for h in extended if h.is_finished)], p)[:num]
@@ -101,19 +110,22 @@ def search_steps(log_p: Floats, state: S, prompt: Prompt, settings: Decoding, *,
 
 
 def _extend(
-    running: Sequence[Hypothesis], log_p: Floats, prompt: Prompt, settings: Decoding
+    running: Sequence[Hypothesis], log_p: Floats, prompt: Prompt, settings: Decoding, observer: Observer | None
 ) -> tuple[list[Hypothesis], Ids]:
     """Return the B best one-token extensions, sorted by their ids, and the row of each one's parent."""
     words = prompt.words
     allowed = apply_filters(log_p, [[*words, *h.ids] for h in running], settings, prompt.vocabulary)
     totals = np.array([h.score for h in running])[:, None] + allowed  # (K, V)
     # Rows are sorted by their ids, so the lowest flat index is also the lowest sequence of ids.
-    parents, tokens = np.divmod(_top_indices(totals, settings.beam_size), totals.shape[1])
+    indices = _top_indices(totals, settings.beam_size)
+    parents, tokens = np.divmod(indices, totals.shape[1])
     extended = []
     for k, token in zip(parents.tolist(), tokens.tolist(), strict=True):
         ids = (*running[k].ids, token)
         log_probs = (*running[k].log_probs, float(log_p[k, token]))
         extended.append(Hypothesis(ids, log_probs, float(totals[k, token]), prompt.is_ended_by(ids)))
+    if observer is not None:
+        observer(running, log_p, totals, dict(zip(indices.tolist(), extended, strict=True)))
     return extended, parents
 
 
@@ -144,3 +156,49 @@ def _can_stop(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num
         return True
     bound = max(h.score for h in running) / math.pow(L, p)
     return len(finished) >= num and finished[num - 1].normalized_score(p) > bound
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One extension of a hypothesis by a token."""
+
+    parent: int | None  # index of the parent node; None: the prompt
+    ids: tuple[int, ...]  # generated tokens up to and including this one
+    log_prob: float  # nats, of its token given the previous ones
+    score: float  # nats, of all generated tokens
+    status: Literal["kept", "finished", "pruned"]
+
+
+class BeamTrace:
+    """Observer that records, at each length, the B best extensions and the B next best (pruned) ones, best first.
+
+    Attributes:
+        nodes: All recorded extensions, parents before children.
+
+    """
+
+    def __init__(self, beam_size: int) -> None:
+        self.nodes: list[Node] = []
+        self._beam_size = beam_size
+        self._running: list[int | None] = [None]  # node of each running hypothesis
+
+    def __call__(
+        self, running: Sequence[Hypothesis], log_p: Floats, totals: Floats, selected: dict[int, Hypothesis]
+    ) -> None:
+        """Record the extensions of one length."""
+        flat = totals.reshape(-1)
+        candidates = _top_indices(totals, 2 * self._beam_size)
+        node_of: dict[int, int] = {}
+        for index in candidates[np.argsort(-flat[candidates], kind="stable")].tolist():
+            row, token = divmod(index, totals.shape[1])
+            status: Literal["kept", "finished", "pruned"] = "pruned"
+            if index in selected:
+                status = "finished" if selected[index].is_finished else "kept"
+            node_of[index] = len(self.nodes)
+            ids = (*running[row].ids, token)
+            self.nodes.append(Node(self._running[row], ids, float(log_p[row, token]), float(flat[index]), status))
+        self._running = [node_of[index] for index, hypothesis in selected.items() if not hypothesis.is_finished]
+
+    def index(self, ids: tuple[int, ...]) -> int:
+        """Return the index of the node with these ids."""
+        return next(i for i, node in enumerate(self.nodes) if node.ids == ids)

@@ -1,58 +1,111 @@
-"""Encode prompts and detokenize generated ids, with stop strings and incomplete characters handled."""
+"""Encode prompts and detokenize generated ids, with stop strings and spellings of unknown words."""
 
+import codecs
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopSearch, StopStrings
 from chainrule.errors import ConfigError
-from chainrule.lm import Ids, Vocabulary
-
-
-class Codec(Protocol):
-    """Conversion between text and ids.
-
-    `decode` must be incremental: further ids only append text, except that U+FFFD characters at the very end, which
-    stand for an incomplete character, may change.
-    """
-
-    @property
-    def bos(self) -> int:
-        """The id of `<s>`."""
-        ...
-
-    @property
-    def eos(self) -> int:
-        """The id of `</s>`."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """V, special tokens included."""
-        ...
-
-    def encode(self, text: str) -> Ids:
-        """Return the ids of a line or its beginning, without `<s>` and `</s>`."""
-        ...
-
-    def encode_prompt(self, text: str) -> Ids:
-        """Return the ids of the beginning of a line to be continued; the last id may differ from `encode`."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of these ids."""
-        ...
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the token string of each id."""
-        ...
-
+from chainrule.lm import Vocabulary
+from chainrule.tokenizers.tokenizer import Tokenizer
 
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"  # decoded from invalid or incomplete bytes
+UNSPELLED: Final = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Text of an unknown word whose spelling is drawn later; stop strings do not match it."""
+
+SpellingSampler = Callable[[np.random.Generator], str]
+"""Function that samples the spelling of a word outside the vocabulary."""
+DrawSpelling = Callable[[], str]
+"""Draws the spelling of the next unknown word of a sample."""
+
+
+class IncrementalDetokenizer:
+    """Decode the tokens of one continuation and search for stop strings, in constant time per token.
+
+    With `spell`, `<unk>` is replaced by a drawn spelling. Released text is not stored.
+
+    Attributes:
+        offsets: Start of each token in the text; for a token inside a character, the start of that character.
+        spelled: Text of each spelled token by position, including the blank before it.
+
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, previous: int | None, stops: StopStrings, spell: DrawSpelling | None = None
+    ) -> None:
+        self.offsets: list[int] = []
+        self.spelled: dict[int, str] = {}
+        self._tokenizer = tokenizer
+        self._previous = previous  # the token before; None at the start of a text
+        self._spell = spell
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._search = StopSearch(stops)
+        self._is_ended = False
+        self._released = 0
+        self._pending = ""  # decoded text not yet released
+
+    @property
+    def stop_start(self) -> int | None:
+        """Start of the first stop string, or None."""
+        return self._search.start
+
+    @property
+    def stable_length(self) -> int:
+        """Number of leading characters that no further token can change or turn into a stop string."""
+        if self._search.start is not None:
+            return self._search.start
+        return self._search.length - (0 if self._is_ended else self._search.held_back)
+
+    def add(self, id_: int) -> None:
+        """Add one token; control symbols add no text."""
+        added = self._tokenizer.token_bytes(self._previous, id_)
+        if self._spell is not None and id_ == self._tokenizer.unk:
+            added = added.removesuffix(self._tokenizer.token_bytes(None, id_)) + self._spell().encode()
+            self.spelled[len(self.offsets)] = added.decode()
+        self._previous = id_
+        self.offsets.append(self._search.length)
+        self._extend(self._decoder.decode(added))
+
+    def end(self) -> None:
+        """End the text; an incomplete character becomes U+FFFD."""
+        self._extend(self._decoder.decode(b"", True))
+        self._is_ended = True
+
+    def release(self) -> str:
+        """Return the stable characters that were not released before."""
+        text = self._pending[: max(0, self.stable_length - self._released)]
+        self._pending = self._pending[len(text) :]
+        self._released += len(text)
+        return text
+
+    def _extend(self, added: str) -> None:
+        self._pending += added
+        self._search.feed(added)
+
+
+def stop_check(
+    tokenizer: Tokenizer, previous: int | None, stops: StopStrings, *, is_unknown_spelled: bool = False
+) -> Callable[[int], bool]:
+    """Return a function to call with each token of one sample; it returns True once a stop string is complete.
+
+    With `is_unknown_spelled`, unknown words are spelled later and match no stop string here.
+    """
+    detokenizer = IncrementalDetokenizer(tokenizer, previous, stops, _unspelled if is_unknown_spelled else None)
+
+    def is_stopped(id_: int) -> bool:
+        detokenizer.add(id_)
+        detokenizer.release()
+        return detokenizer.stop_start is not None
+
+    return is_stopped
+
+
+def _unspelled() -> str:
+    return UNSPELLED
 
 
 class Continuation:
@@ -64,116 +117,60 @@ class Continuation:
 
     """
 
-    def __init__(self, codec: Codec, prompt: str, stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: str, stops: Sequence[str] = (), *, is_unknown_spelled: bool = False
+    ) -> None:
         *lines, last = re.split(r"\r\n|\r|\n", prompt)
-        self._codec = codec
+        self._tokenizer = tokenizer
         self._stops = tuple(stops)
         self._automaton = StopStrings(stops)
-        self._line: list[int] = codec.encode_prompt(last).tolist()
-        self._before = codec.decode(self._line)
+        self._is_unknown_spelled = is_unknown_spelled
+        self._line: list[int] = tokenizer.encode_prompt(last).tolist()
+        self._before = tokenizer.decode(self._line)
         blanks = last[len(last.rstrip(" \t")) :]
         self.prompt = prompt if self._before.endswith(blanks) else prompt.removesuffix(blanks)
-        ended = (i for line in lines for i in (*codec.encode(line).tolist(), codec.eos))
+        ended = (i for line in lines for i in (*tokenizer.encode(line).tolist(), tokenizer.eos))
         self.prompt_ids: tuple[int, ...] = (*ended, *self._line)
+
+    def decode(self, ids: Sequence[int], spell: DrawSpelling | None = None) -> tuple[str, bool]:
+        """Return the text of the ids, truncated before the first stop string, and whether there is one.
+
+        `spell` draws the spellings of unknown words.
+        """
+        if spell is None and self._is_unknown_spelled:
+            spell = _unspelled
+        if spell is None:
+            added = self._tokenizer.decode([*self._line, *ids])[len(self._before) :]
+        else:
+            detokenizer = IncrementalDetokenizer(self._tokenizer, self._previous, StopStrings(), spell)
+            for id_ in ids:
+                detokenizer.add(id_)
+            detokenizer.end()
+            added = detokenizer.release()
+        position = min((added.index(stop) for stop in self._stops if stop in added), default=None)
+        return added[:position], position is not None
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of the generated ids, truncated before the first stop string."""
-        added = self._added(ids)
-        return added[: self._stop_position(added)]
+        return self.decode(ids)[0]
 
     def is_stopped(self, ids: Sequence[int]) -> bool:
         """Return whether the text of the generated ids contains a stop string."""
-        return bool(self._stops) and self._stop_position(self._added(ids)) is not None
+        return bool(self._stops) and self.decode(ids)[1]
 
-    def incremental_decoder(self) -> "IncrementalDecoder":
-        """Return a decoder for one continuation of the prompt."""
-        return IncrementalDecoder(self._codec, self._line, self._automaton)
+    def detokenizer(self, spell: DrawSpelling | None = None) -> IncrementalDetokenizer:
+        """Return a detokenizer for one continuation of the prompt."""
+        return IncrementalDetokenizer(self._tokenizer, self._previous, self._automaton, spell)
 
     def stop_check(self) -> Callable[[int], bool]:
-        """Return a function to call with each id of one continuation; it returns True once a stop string occurs."""
-        decoder = self.incremental_decoder()
+        """Return the `stop_check` of one continuation of the prompt."""
+        return stop_check(
+            self._tokenizer, self._previous, self._automaton, is_unknown_spelled=self._is_unknown_spelled
+        )
 
-        def is_stopped(id_: int) -> bool:
-            decoder.add(id_)
-            return decoder.is_stopped
-
-        return is_stopped
-
-    def _added(self, ids: Sequence[int]) -> str:
-        words = ids[:-1] if ids and ids[-1] == self._codec.eos else ids
-        return self._codec.decode([*self._line, *words])[len(self._before) :]
-
-    def _stop_position(self, added: str) -> int | None:
-        return min((added.index(stop) for stop in self._stops if stop in added), default=None)
-
-
-class IncrementalDecoder:
-    """Decode one continuation id by id, in time per id that does not depend on the length of the text.
-
-    Only the ids after the last complete character are decoded again, preceded by one id of context. This is
-    sufficient because decoding is incremental (see `Codec`) and the blank before a token depends only on the
-    previous token.
-
-    Attributes:
-        is_stopped: Whether the text contains a stop string.
-
-    """
-
-    def __init__(self, codec: Codec, line: Sequence[int], stops: StopStrings) -> None:
-        self.is_stopped = False
-        self._codec = codec
-        self._ids = list(line)  # context, then the ids since the last complete character
-        self._context_length = len(codec.decode(self._ids))  # characters
-        self._search = StopSearch(stops)
-        self._is_open = False  # the text ends with U+FFFD, which a further id may change
-        self._read = 0  # characters after the context that the stop search has read
-        self._pending = ""  # text not yet returned by `release`
-        self._released = 0  # characters returned by `release`
-
-    def add(self, id_: int) -> None:
-        """Add one id; `</s>` adds no text."""
-        if id_ == self._codec.eos:
-            return
-        self._ids.append(id_)
-        added = self._codec.decode(self._ids)[self._context_length :]
-        complete = added.rstrip(REPLACEMENT)
-        self._append(complete[self._read :])
-        self._read = max(self._read, len(complete))
-        self._is_open = len(complete) < len(added)
-        if not self._is_open:
-            self._ids = [id_]
-            self._context_length = len(self._codec.decode(self._ids))
-            self._read = 0
-
-    def release(self) -> str:
-        """Return the new text that further ids cannot change.
-
-        Incomplete characters and possible beginnings of stop strings are held back.
-        """
-        end = self._search.length - self._search.held_back if self._search.start is None else self._search.start
-        text = self._pending[: max(0, end - self._released)]
-        self._pending = self._pending[len(text) :]
-        self._released += len(text)
-        return text
-
-    def end(self) -> str:
-        """Return the remaining text, truncated before the first stop string."""
-        if self._is_open:
-            self._append(self._codec.decode(self._ids)[self._context_length + self._read :])
-        if self._search.start is None:
-            return self._pending
-        return self._pending[: max(0, self._search.start - self._released)]
-
-    def _append(self, text: str) -> None:
-        self._pending += text
-        self._search.feed(text)
-        self.is_stopped = self._search.start is not None
-
-
-SpellingSampler = Callable[[np.random.Generator], str]
-"""Function that samples the spelling of a word outside the vocabulary."""
-UNSPELLED: Final = "\N{OBJECT REPLACEMENT CHARACTER}"
-"""Text of an unknown word without a spelling yet; stop strings do not match it."""
+    @property
+    def _previous(self) -> int | None:
+        return self._line[-1] if self._line else None
 
 
 def resolve_speller(
@@ -193,63 +190,3 @@ def resolve_speller(
 def spawn_spelling_generators(seed: int | None, num: int) -> list[np.random.Generator]:
     """Return one generator per text for spellings, independent of the generators of the tokens."""
     return [np.random.default_rng(child.spawn(1)[0]) for child in np.random.SeedSequence(seed).spawn(num)]
-
-
-@dataclass(slots=True)
-class SpelledCodec:
-    """Tokenizer wrapper in which ids from the vocabulary size V on represent unknown words with a spelling.
-
-    The model reads and predicts `<unk>`; only the decoded text differs.
-    """
-
-    codec: Codec
-    unk: int
-    spell: SpellingSampler
-    spellings: list[str] = field(default_factory=list)  # spellings of the ids V, V + 1, …
-
-    @property
-    def bos(self) -> int:
-        """The id of `<s>`."""
-        return self.codec.bos
-
-    @property
-    def eos(self) -> int:
-        """The id of `</s>`."""
-        return self.codec.eos
-
-    @property
-    def vocab_size(self) -> int:
-        """V, without the spelled words."""
-        return self.codec.vocab_size
-
-    def assign_spelling(self, token: int, rng: np.random.Generator) -> int:
-        """Sample a spelling for `<unk>` and return its id; return any other id unchanged."""
-        if token != self.unk:
-            return token
-        self.spellings.append(self.spell(rng))
-        return self.vocab_size + len(self.spellings) - 1
-
-    def encode(self, text: str) -> Ids:
-        """Return the ids of a line or its beginning."""
-        return self.codec.encode(text)
-
-    def encode_prompt(self, text: str) -> Ids:
-        """Return the ids of the beginning of a line to be continued."""
-        return self.codec.encode_prompt(text)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of these ids; `<unk>` without a spelling becomes `UNSPELLED`."""
-        V = self.vocab_size
-        plain = [self.unk if i >= V else i for i in ids]
-        name = self.codec.decode([self.unk])
-        text, first, parts = self.codec.decode(plain), 0, []
-        for position in (position for position, i in enumerate(plain) if i == self.unk):
-            end = len(self.codec.decode(plain[: position + 1]))  # decoding is incremental, see `Codec`
-            spelling = self.spellings[ids[position] - V] if ids[position] >= V else UNSPELLED
-            parts += [text[first : end - len(name)], spelling]
-            first = end
-        return "".join([*parts, text[first:]])
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return the token string of each id; `<unk>` for spelled words."""
-        return self.codec.tokens([self.unk if i >= self.vocab_size else i for i in ids])

@@ -1,8 +1,9 @@
 """Generate text from a prompt with any LanguageModel and its tokenizer, completely or streamed."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -10,9 +11,7 @@ import numpy as np
 from chainrule.decoding import beam, filters
 from chainrule.decoding.detokenizer import (
     REPLACEMENT,
-    Codec,
     Continuation,
-    SpelledCodec,
     SpellingSampler,
     resolve_speller,
     spawn_spelling_generators,
@@ -23,6 +22,7 @@ from chainrule.decoding.sample import sample, spawn_generators
 from chainrule.decoding.settings import Decoding, check_range
 from chainrule.errors import VocabularyError
 from chainrule.lm import AnyModel
+from chainrule.tokenizers.tokenizer import Tokenizer
 
 MAX_CELLS: Final = 1 << 21
 """Maximum size K · V of the distributions of one batch of samples."""
@@ -50,7 +50,7 @@ class Generation:
 
 def generate(
     lm: AnyModel,
-    tokenizer: Codec,
+    tokenizer: Tokenizer,
     prompt: str,
     settings: Decoding,
     *,
@@ -63,40 +63,41 @@ def generate(
     `spell`; spellings do not change ids or log-probabilities.
     """
     check_range("num", num)
-    tokenizer = _make_codec(lm, tokenizer, settings, spell)
-    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings)
+    spell = resolve_speller(lm.vocabulary, settings, spell)
+    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings, is_unknown_spelled=spell is not None)
     if settings.strategy == "beam":
         outputs = [(h.ids, h.log_probs) for h in beam.search(lm, start, settings, num=num)]
     else:
         outputs = _samples(lm, start, settings, num)
     generations = []
     for (ids, log_probs), rng in zip(outputs, spawn_spelling_generators(settings.seed, len(outputs)), strict=True):
-        spelled = _spell_unknown(tokenizer, ids, rng)
+        text, is_stopped = continuation.decode(ids, None if spell is None else partial(spell, rng))
+        is_ended = is_stopped or ids[-1:] == (tokenizer.eos,)
         generations.append(
             Generation(
                 prompt=continuation.prompt,
-                text=continuation.text(spelled),
+                text=text,
                 tokens=tokenizer.tokens(ids),
                 ids=list(ids),
                 log_probs=list(log_probs),
-                finish_reason="stop" if start.is_ended_by(spelled) else "length",
+                finish_reason="stop" if is_ended else "length",
             )
         )
     return generations
 
 
 def stream(
-    lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding, *, spell: SpellingSampler | None = None
+    lm: AnyModel, tokenizer: Tokenizer, prompt: str, settings: Decoding, *, spell: SpellingSampler | None = None
 ) -> Iterator[str]:
     """Yield the text of one continuation as it is generated; the result of a beam search comes at once."""
     if settings.strategy == "beam":
         return (generation.text for generation in generate(lm, tokenizer, prompt, settings, spell=spell))
-    tokenizer = _make_codec(lm, tokenizer, settings, spell)
-    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings)
-    return _stream_text(lm, tokenizer, start, continuation, settings)
+    spell = resolve_speller(lm.vocabulary, settings, spell)
+    start, continuation = _encode_prompt(lm, tokenizer, prompt, settings, is_unknown_spelled=spell is not None)
+    return _stream_text(lm, start, continuation, settings, spell)
 
 
-def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[tuple[str, float]]:
+def next_tokens(lm: AnyModel, tokenizer: Tokenizer, context: str, top: int) -> list[tuple[str, float]]:
     """Return the `top` most probable next tokens with their probabilities, ties in order of ids.
 
     The probabilities equal those of `score`, even if they do not sum to one.
@@ -109,7 +110,9 @@ def next_tokens(lm: AnyModel, tokenizer: Codec, context: str, top: int) -> list[
     return list(zip(tokenizer.tokens(ids.tolist()), np.exp(log_p[0, ids]).tolist(), strict=True))
 
 
-def _encode_prompt(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decoding) -> tuple[Prompt, Continuation]:
+def _encode_prompt(
+    lm: AnyModel, tokenizer: Tokenizer, prompt: str, settings: Decoding, *, is_unknown_spelled: bool = False
+) -> tuple[Prompt, Continuation]:
     """Encode the prompt; raise if model and tokenizer have different vocabularies."""
     V = lm.vocabulary
     if (V.size, V.bos, V.eos) != (tokenizer.vocab_size, tokenizer.bos, tokenizer.eos):
@@ -118,7 +121,7 @@ def _encode_prompt(lm: AnyModel, tokenizer: Codec, prompt: str, settings: Decodi
             f"makes {tokenizer.vocab_size}, <s> {tokenizer.bos} and </s> {tokenizer.eos}; "
             "use the tokenizer saved with the model"
         )
-    continuation = Continuation(tokenizer, prompt, settings.stop)
+    continuation = Continuation(tokenizer, prompt, settings.stop, is_unknown_spelled=is_unknown_spelled)
     # A stop string with U+FFFD may match an incomplete character, which incremental decoding does not see.
     is_incremental = settings.stop and not any(REPLACEMENT in stop for stop in settings.stop)
     stop_check = continuation.stop_check if is_incremental else None
@@ -140,24 +143,14 @@ def _samples(
 
 
 def _stream_text(
-    lm: AnyModel, tokenizer: Codec, start: Prompt, continuation: Continuation, settings: Decoding
+    lm: AnyModel, start: Prompt, continuation: Continuation, settings: Decoding, spell: SpellingSampler | None
 ) -> Iterator[str]:
-    decoder = continuation.incremental_decoder()
     (rng,) = spawn_spelling_generators(settings.seed, 1)
+    detokenizer = continuation.detokenizer(None if spell is None else partial(spell, rng))
     for token in sample(lm, start, settings):
-        decoder.add(*_spell_unknown(tokenizer, [token.id], rng))
-        if text := decoder.release():
+        detokenizer.add(token.id)
+        if text := detokenizer.release():
             yield text
-    if text := decoder.end():
+    detokenizer.end()
+    if text := detokenizer.release():
         yield text
-
-
-def _make_codec(lm: AnyModel, tokenizer: Codec, settings: Decoding, spell: SpellingSampler | None) -> Codec:
-    """Return the tokenizer, wrapped to spell `<unk>` if `unk="spell"`."""
-    speller = resolve_speller(lm.vocabulary, settings, spell)
-    unk = lm.vocabulary.unk
-    return tokenizer if speller is None or unk is None else SpelledCodec(tokenizer, unk, speller)
-
-
-def _spell_unknown(tokenizer: Codec, ids: Sequence[int], rng: np.random.Generator) -> list[int]:
-    return [tokenizer.assign_spelling(i, rng) if isinstance(tokenizer, SpelledCodec) else i for i in ids]

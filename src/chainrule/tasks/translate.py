@@ -178,7 +178,7 @@ class Translator(model.NetworkModel):
             for lm, decoding in zip(models, decodings, strict=True)
         ]
         p = decodings[0].length_penalty
-        for text, hypotheses in zip(texts, beam.search_batch(models[0], models[0].join, searches), strict=True):
+        for text, hypotheses in zip(texts, beam.search_batch(models[0], searches), strict=True):
             candidates = [
                 Translation.of(self.target, text, continuation.text(h.ids), h.ids, h.log_probs, p, h.is_finished)
                 for h in hypotheses

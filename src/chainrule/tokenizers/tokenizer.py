@@ -4,10 +4,12 @@ Control symbols are added tokens outside the vocabulary of the model, so that `<
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Final
 
 import numpy as np
 import tokenizers
@@ -17,6 +19,8 @@ from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.tokenizers import components, punctuation
 from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
+
+CONTINUATION_PREFIX: Final = "##"  # WordPiece prefix of tokens that continue a word
 
 
 def split_words(text: str) -> list[str]:
@@ -235,6 +239,33 @@ class Tokenizer:
         with translate_panics():
             return self.backend.decode(keep, skip_special_tokens=False)
 
+    def token_bytes(self, previous: int | None, id_: int) -> bytes:
+        """Return the UTF-8 bytes of a token, given the token before; empty for control symbols.
+
+        A token may be part of a character. The bytes of the tokens of a line are those of the decoded line.
+        """
+        controls = (self.bos, self.eos)
+        name = "" if id_ in controls else self.backend.id_to_token(id_) or ""
+        before = None if previous is None or previous in controls else self.backend.id_to_token(previous) or ""
+        if not name or not self.config.collapses_blanks:
+            blank = b""
+        elif self.config.splits_punctuation:
+            is_joined = before is None or punctuation.joined_sides(name)[0] or punctuation.joined_sides(before)[1]
+            return b" " * (not is_joined) + punctuation.join(name).encode()
+        else:  # every word but the first is preceded by a blank
+            is_subword = self.config.kind == "wordpiece" and name.startswith(CONTINUATION_PREFIX)
+            name = name.removeprefix(CONTINUATION_PREFIX) if is_subword and before is not None else name
+            blank = b"" if before is None or is_subword else b" "
+        if self.config.tokens_are_text or id_ == self.unk:
+            return blank + name.encode()
+        return blank + bytes(byte_alphabet()[c] for c in name)
+
+    def token_text(self, previous: int | None, id_: int) -> str:
+        r"""Return the text of a token, given the token before: control symbols by name, other bytes as \xNN."""
+        if id_ in (self.bos, self.eos):
+            return BOS if id_ == self.bos else EOS
+        return self.token_bytes(previous, id_).decode("utf-8", errors="backslashreplace")
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         r"""Return the readable token of each id; incomplete UTF-8 sequences are written as \xNN."""
         return [self._readable[int(i)] for i in ids]
@@ -283,6 +314,25 @@ class Tokenizer:
         if number is None:
             raise ModelFileError(f"tokenizer.json has no '{name}'")
         return number
+
+
+class PrefixIndex:
+    """Sorted index of token texts without leading blanks, joiners and control symbols."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        ids = [i for i in range(tokenizer.vocab_size) if i not in (tokenizer.bos, tokenizer.eos, tokenizer.unk)]
+        names = [name.lstrip(" ") for name in tokenizer.display_texts(ids)]
+        order = sorted(range(len(ids)), key=names.__getitem__)
+        self._names = [names[i] for i in order]
+        self._ids = np.array([ids[i] for i in order], dtype=np.int64)
+
+    def matches(self, prefix: str) -> Ids:
+        """Return the sorted ids of the tokens that start with `prefix`, ignoring leading blanks."""
+        prefix = prefix.lstrip(" ")
+        first = bisect_left(self._names, prefix)
+        last = bisect_left(self._names, True, lo=first, key=lambda name: not name.startswith(prefix))
+        ids: Ids = np.sort(self._ids[first:last])
+        return ids
 
 
 @cache

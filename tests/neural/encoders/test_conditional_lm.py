@@ -101,7 +101,7 @@ def test_searches_made_together_find_what_each_finds_alone(kind: str) -> None:
     settings = Decoding(strategy="beam", beam_size=3, max_tokens=8)
     alone = [beam.search(lm, prompt, settings, num=2) for lm in models]
     searches = [beam.search_steps(*read_prompt(lm, prompt), prompt, settings, num=2) for lm in models]
-    together = beam.search_batch(models[0], models[0].join, searches)
+    together = beam.search_batch(models[0], searches)
     assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
     for one, other in zip(alone, together, strict=True):
         assert [h.score for h in other] == pytest.approx([h.score for h in one], rel=1e-5)

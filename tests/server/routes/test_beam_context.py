@@ -19,7 +19,6 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning
 from chainrule.model import Model
 from chainrule.server.routes import context
-from chainrule.server.routes.beam import trace_beam_search
 from chainrule.server.threads import run_cancellable
 from chainrule.text.corpus import Corpus
 
@@ -46,9 +45,10 @@ def transformer() -> Model:
 def test_the_tree_holds_the_very_search(trigram: Model, size: int, length: int) -> None:
     prompt = Prompt(Continuation(trigram.tokenizer, "the").prompt_ids, trigram.lm.vocabulary)
     settings = Decoding(strategy="beam", beam_size=size, max_tokens=length, unk="keep")
-    trace = trace_beam_search(trigram.lm, prompt, settings)
-    assert trace.hypotheses == beam.search(trigram.lm, prompt, settings, num=size)
-    for hypothesis in trace.hypotheses:  # each of them is a path of nodes that were not pruned
+    trace = beam.BeamTrace(size)
+    hypotheses = beam.search(trigram.lm, prompt, settings, num=size, observer=trace)
+    assert hypotheses == beam.search(trigram.lm, prompt, settings, num=size)
+    for hypothesis in hypotheses:  # each of them is a path of nodes that were not pruned
         node = trace.nodes[trace.index(hypothesis.ids)]
         assert node.score == pytest.approx(math.fsum(hypothesis.log_probs), rel=1e-6)
         while True:

@@ -18,7 +18,14 @@ from typing import Any, Final, TypeVar
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from chainrule.decoding.detokenizer import SpellingSampler, resolve_speller, spawn_spelling_generators
+from chainrule.decoding.detokenizer import (
+    DrawSpelling,
+    IncrementalDetokenizer,
+    SpellingSampler,
+    resolve_speller,
+    spawn_spelling_generators,
+    stop_check,
+)
 from chainrule.decoding.settings import Decoding
 from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ChainruleError, ConfigError
@@ -32,15 +39,12 @@ from chainrule.server.schema import CompletionRequest, check_length
 from chainrule.server.slots import FinishReason, Job, ScoreResult, TokenResult, Top
 from chainrule.server.threads import input_size, run_in_thread_if_large
 from chainrule.server.token_text import (
-    DrawSpelling,
     EncodedPrompt,
-    IncrementalDetokenizer,
-    TokenDecoder,
     encode_prompt,
     prompt_from_ids,
-    stop_checks,
 )
 from chainrule.tokenizers.config import BOS
+from chainrule.tokenizers.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
@@ -121,7 +125,7 @@ class CompletionBuilder:
     def __init__(
         self,
         index: int,
-        pieces: TokenDecoder,
+        tokenizer: Tokenizer,
         prompt: EncodedPrompt,
         stops: StopStrings,
         *,
@@ -132,9 +136,9 @@ class CompletionBuilder:
         self.is_finished = False
         self._has_tokens = has_tokens
         self._index = index
-        self._pieces = pieces
+        self._tokenizer = tokenizer
         self._prompt = prompt
-        self._detokenizer = IncrementalDetokenizer(pieces, prompt.last, stops, spell)
+        self._detokenizer = IncrementalDetokenizer(tokenizer, prompt.last, stops, spell)
         self._start = len(prompt.text) if echo else 0  # offset of the completion in the text sent
         self._generated: list[TokenResult] = []
         self._tokens_sent = 0
@@ -152,17 +156,16 @@ class CompletionBuilder:
         self._generated.append(token)
         self._detokenizer.add(token.id)
         if token.finish is None and self._detokenizer.stop_start is None:
-            return self._delta_until(self._detokenizer.stable_length, None)
+            return self._delta(None)
         self.is_finished = True
         self._detokenizer.end()
         is_stopped = token.finish == "stop" or self._detokenizer.stop_start is not None
-        end = self._detokenizer.length if self._detokenizer.stop_start is None else self._detokenizer.stop_start
-        return self._delta_until(end, "stop" if is_stopped else "length")
+        return self._delta("stop" if is_stopped else "length")
 
-    def _delta_until(self, settled: int, finish: FinishReason | None) -> Delta:
-        """Return the unsent text up to `settled` and the tokens that start in it."""
-        text, tokens = self._detokenizer.release(settled), LogprobTable()
-        eos = self._pieces.tokenizer.eos
+    def _delta(self, finish: FinishReason | None) -> Delta:
+        """Return the stable text not yet sent and the tokens that start in it."""
+        settled, text, tokens = self._detokenizer.stable_length, self._detokenizer.release(), LogprobTable()
+        eos = self._tokenizer.eos
         while self._has_tokens and self._tokens_sent < len(self._generated):
             token = self._generated[self._tokens_sent]
             start = self._detokenizer.offsets[self._tokens_sent]
@@ -170,13 +173,13 @@ class CompletionBuilder:
                 break
             before = self._generated[self._tokens_sent - 1].id if self._tokens_sent else self._prompt.last
             spelled = self._detokenizer.spelled.get(self._tokens_sent)
-            name, top = name_alternatives(self._pieces, before, token.id, token.log_prob, token.top, spelled)
+            name, top = name_alternatives(self._tokenizer, before, token.id, token.log_prob, token.top, spelled)
             tokens.add(name, clamp_log_prob(token.log_prob), top, self._start + start)
             self._tokens_sent += 1
         return Delta(self._index, text, tokens, finish, drawn=1)
 
 
-def prompt_logprobs(pieces: TokenDecoder, prompt: EncodedPrompt, reading: ScoreResult) -> LogprobTable:
+def prompt_logprobs(tokenizer: Tokenizer, prompt: EncodedPrompt, reading: ScoreResult) -> LogprobTable:
     """Return the log-probabilities of a prompt; as in OpenAI's API, the first token has none."""
     table = LogprobTable()
     if prompt.has_bos:
@@ -185,7 +188,7 @@ def prompt_logprobs(pieces: TokenDecoder, prompt: EncodedPrompt, reading: ScoreR
     for position, id_ in enumerate(prompt.ids):
         log_prob = float(reading.log_probs[position])
         top = reading.top[position] if reading.top else ()
-        name, alternatives = name_alternatives(pieces, before, id_, log_prob, top)
+        name, alternatives = name_alternatives(tokenizer, before, id_, log_prob, top)
         is_first = not table.tokens
         table.add(
             name,
@@ -198,7 +201,7 @@ def prompt_logprobs(pieces: TokenDecoder, prompt: EncodedPrompt, reading: ScoreR
 
 
 def name_alternatives(
-    pieces: TokenDecoder,
+    tokenizer: Tokenizer,
     before: int | None,
     id_: int,
     log_prob: float,
@@ -209,10 +212,10 @@ def name_alternatives(
 
     `spelled` replaces the text of an unknown word. Of alternatives with equal text, the most probable is returned.
     """
-    name = pieces.text(before, id_) if spelled is None else spelled
+    name = tokenizer.token_text(before, id_) if spelled is None else spelled
     log_probs: dict[str, float] = {}
     for other, value in top:
-        log_probs.setdefault(name if other == id_ else pieces.text(before, other), clamp_log_prob(value))
+        log_probs.setdefault(name if other == id_ else tokenizer.token_text(before, other), clamp_log_prob(value))
     log_probs.setdefault(name, clamp_log_prob(log_prob))
     return name, log_probs
 
@@ -325,7 +328,7 @@ class PreparedRequest:
     loaded: LoadedModel
     settings: Decoding
     spell: SpellingSampler | None  # None: unknown words are not spelled
-    pieces: TokenDecoder
+    tokenizer: Tokenizer
     prompts: tuple[EncodedPrompt, ...]
     stops: StopStrings
     head: dict[str, Any]  # fields common to all documents of the response
@@ -345,11 +348,10 @@ class PreparedRequest:
 def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, digest: str | None) -> PreparedRequest:
     """Tokenize the prompts and reject requests that exceed a limit."""
     tokenizer = loaded.model.tokenizer
-    pieces = TokenDecoder(tokenizer)
     prompts = tuple(
         encode_prompt(prompt, tokenizer, is_continued=not request.echo)  # an echoed prompt is scored like any text
         if isinstance(prompt, str)
-        else prompt_from_ids(prompt, pieces)
+        else prompt_from_ids(prompt, tokenizer)
         for prompt in request.prompts
     )
     for encoded in prompts:
@@ -374,7 +376,7 @@ def prepare(request: CompletionRequest, loaded: LoadedModel, limits: Limits, dig
         "model": loaded.name,
         "system_fingerprint": digest,
     }
-    return PreparedRequest(request, loaded, settings, spell, pieces, prompts, StopStrings(request.stops), head)
+    return PreparedRequest(request, loaded, settings, spell, tokenizer, prompts, StopStrings(request.stops), head)
 
 
 def deltas(prepared: PreparedRequest) -> AsyncGenerator[Delta]:
@@ -393,7 +395,7 @@ async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: Encod
     choices = [
         CompletionBuilder(
             first + sample,
-            prepared.pieces,
+            prepared.tokenizer,
             prompt,
             prepared.stops,
             echo=bool(request.echo),
@@ -415,14 +417,16 @@ async def _complete_prompt(prepared: PreparedRequest, number: int, prompt: Encod
         settings=settings,
         samples=request.samples,
         top=request.logprobs or 0,
-        stop_checks=stop_checks(prepared.pieces, prompt.last, prepared.stops, is_unknown_spelled=bool(spells)),
+        stop_checks=None
+        if not prepared.stops
+        else lambda: stop_check(prepared.tokenizer, prompt.last, prepared.stops, is_unknown_spelled=bool(spells)),
     )
     work = 0
     async with aclosing(prepared.loaded.scheduler.generate(job)) as tokens_drawn:
         async for token in tokens_drawn:
             choice = choices[token.sample]
             if not choice.is_finished:
-                if spells and token.id == prepared.pieces.tokenizer.unk:  # drawing a spelling takes milliseconds
+                if spells and token.id == prepared.tokenizer.unk:  # drawing a spelling takes milliseconds
                     yield await asyncio.to_thread(choice.add_token, token)
                 else:
                     yield choice.add_token(token)
@@ -440,7 +444,7 @@ async def _echo_logprobs(prepared: PreparedRequest, prompt: EncodedPrompt) -> Lo
         return LogprobTable()
     reading = await prepared.loaded.scheduler.score(prompt.ids, prepared.request.logprobs)
     cost = len(prompt.ids) * (prepared.request.logprobs + 1) * 16  # microseconds each
-    return await run_in_thread_if_large(cost, prompt_logprobs, prepared.pieces, prompt, reading)
+    return await run_in_thread_if_large(cost, prompt_logprobs, prepared.tokenizer, prompt, reading)
 
 
 async def complete_response(prepared: PreparedRequest) -> Response:

@@ -20,14 +20,13 @@ from chainrule.server.schema import NextRequest, ScoreRequest, check_length, che
 from chainrule.server.threads import input_size, run_in_thread_if_large
 from chainrule.server.token_text import (
     EncodedPrompt,
-    PrefixIndex,
-    TokenDecoder,
     encode_lines,
     encode_prompt,
     prompt_from_ids,
 )
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.tokenizer import PrefixIndex, Tokenizer
 
 UNIT_TOKENIZERS: Final = {"char": "characters", "byte": "bytes"}
 """Tokenizers whose tokens are single characters or bytes, and the name of these units."""
@@ -148,7 +147,7 @@ def _prompt(request: NextRequest, loaded: LoadedModel, limits: Limits) -> Encode
     encoded = (
         encode_prompt(request.prompt, tokenizer, is_continued=True)
         if isinstance(request.prompt, str)
-        else prompt_from_ids(request.prompt, TokenDecoder(tokenizer))
+        else prompt_from_ids(request.prompt, tokenizer)
     )
     check_length("prompt", len(encoded.ids), limits)
     return encoded
@@ -163,13 +162,12 @@ def _next(
     shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], request.decoding(), vocabulary)[0])
     candidates = index.matches(request.prefix) if index and request.prefix else np.arange(len(p))
     order = candidates[top_indices(p[candidates], request.top)]
-    pieces = TokenDecoder(tokenizer)
     listed = [
         {
             "token": token,
             "id": id_,
             "is_unknown": id_ == tokenizer.unk,
-            "text": _appended_text(pieces, prompt.last, id_),
+            "text": _appended_text(tokenizer, prompt.last, id_),
             "probability": float(p[id_]),
             "shaped_probability": float(shaped_p[id_]),
         }
@@ -186,11 +184,11 @@ def _next(
     }
 
 
-def _appended_text(pieces: TokenDecoder, previous: int | None, id_: int) -> str:
+def _appended_text(tokenizer: Tokenizer, previous: int | None, id_: int) -> str:
     """Return the text that a token appends to the prompt; `</s>` is a line break, `<s>` is empty."""
-    if id_ == pieces.tokenizer.eos:
+    if id_ == tokenizer.eos:
         return "\n"
-    return "" if id_ == pieces.tokenizer.bos else pieces.text(previous, id_)
+    return "" if id_ == tokenizer.bos else tokenizer.token_text(previous, id_)
 
 
 def _entropy_bits(p: Floats) -> float:

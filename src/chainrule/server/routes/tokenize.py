@@ -15,7 +15,7 @@ from chainrule.server.logs import add_log_fields
 from chainrule.server.models import ModelRegistry
 from chainrule.server.schema import DetokenizeRequest, TokenizeRequest
 from chainrule.server.threads import run_in_thread_if_large
-from chainrule.server.token_text import TokenDecoder, decode_ids, encode_prompt
+from chainrule.server.token_text import decode_ids, encode_prompt
 from chainrule.tokenizers.config import BOS, EOS
 
 
@@ -80,4 +80,4 @@ def _detokenize(model: Model, request: DetokenizeRequest) -> str:
     invalid = next((i for i in request.tokens if not 0 <= i < size), None)
     if invalid is not None:
         raise ApiError(400, f"there is no token {invalid}; ids run from 0 to {size - 1}", param="tokens")
-    return decode_ids(request.tokens, TokenDecoder(model.tokenizer))
+    return decode_ids(request.tokens, model.tokenizer)
