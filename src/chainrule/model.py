@@ -22,7 +22,6 @@ from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import Evaluation, TokenScorer, first_impossible, summarize, token_log_probs
 from chainrule.lm import AnyModel, Floats
 from chainrule.ngram.oov_speller import Speller
-from chainrule.plots.html import surprisal_html
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.model_dir import Origin
 from chainrule.text.corpus import Corpus
@@ -73,6 +72,8 @@ class Score:
         return -math.inf in self.log_probs
 
     def _repr_html_(self) -> str:
+        from chainrule.plots.html import surprisal_html
+
         bits = [(0.0 - log_prob) / math.log(2) for log_prob in self.log_probs]
         figures = f"{self.bits:.1f} bits, perplexity {self.perplexity:.1f}"
         if self.oov:

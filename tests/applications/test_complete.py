@@ -286,16 +286,16 @@ def test_a_keystroke_reads_no_more_than_the_word_before_it(data_folder: Path) ->
     model = chainrule.train("ngram", data_folder / "ptb" / "ptb.train.txt", order=3)
     completer = Completer(model)
     read = 0
-    score, step = model.lm.score, model.lm.step
+    advance, step = model.lm.advance, model.lm.step
 
     class Counted:
         vocabulary = model.lm.vocabulary
         start = staticmethod(model.lm.start)
 
-        def score(self, batch: Batch, state: Any) -> Any:
+        def advance(self, batch: Batch, state: Any) -> Any:
             nonlocal read
             read += batch.inputs.size
-            return score(batch, state)
+            return advance(batch, state)
 
         def step(self, state: Any, ids: Ids) -> Any:
             nonlocal read

@@ -172,7 +172,7 @@ def test_who_leaves_a_stream_ends_the_draw_of_every_prompt(tmp_path: Path, promp
 
     async def leave() -> None:
         async with aclosing(chunks(asked)) as told:
-            assert (await anext(told))["choices"][0]["text"] == asked.pieces.text(1, 1)
+            assert (await anext(told))["choices"][0]["text"] == asked.tokenizer.token_text(1, 1)
             assert scheduler.closed == 0
 
     asyncio.run(leave())

@@ -41,7 +41,7 @@ class PrefixCache:
             state = self._state if is_longer else self.lm.start(1)
             row = np.array([new], dtype=np.int64)  # (1, T)
             if len(new) > 1:  # all but the last token in one parallel pass
-                _, state = self.lm.score(Batch(row[:, :-1], row[:, 1:], np.ones((1, len(new) - 1), bool)), state)
+                state = self.lm.advance(Batch(row[:, :-1], row[:, 1:], np.ones((1, len(new) - 1), bool)), state)
             log_p, self._state = self.lm.step(state, row[0, -1:])
             self._log_p, self._ids = log_p[0], ids
         return self._log_p, self._state

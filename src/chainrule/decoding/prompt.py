@@ -42,5 +42,5 @@ def read_prompt(lm: LanguageModel[S], prompt: Prompt) -> tuple[Floats, S]:
     ids = np.array([prompt.vocabulary.bos, *prompt.ids], dtype=np.int64)
     if len(ids) > 1:  # all but the last token in one parallel pass
         inputs, targets = ids[None, :-1], ids[None, 1:]
-        _, state = lm.score(Batch(inputs, targets, np.ones(inputs.shape, dtype=np.bool_)), state)
+        state = lm.advance(Batch(inputs, targets, np.ones(inputs.shape, dtype=np.bool_)), state)
     return lm.step(state, ids[-1:])

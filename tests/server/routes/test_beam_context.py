@@ -112,7 +112,7 @@ def test_attention_has_a_row_for_every_token_that_sums_to_one(transformer: Model
 
 
 def test_looking_leaves_the_network_as_it_was(transformer: Model) -> None:
-    network = transformer.lm.network  # type: ignore[attr-defined]
+    network: Any = transformer.lm.network
     context.describe_context(transformer, "the cat")
     assert not any(module._forward_pre_hooks for module in network.modules())
 
