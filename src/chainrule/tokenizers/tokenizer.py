@@ -246,16 +246,17 @@ class Tokenizer:
         """
         controls = (self.bos, self.eos)
         name = "" if id_ in controls else self.backend.id_to_token(id_) or ""
-        before = None if previous is None or previous in controls else self.backend.id_to_token(previous) or ""
+        is_first = previous is None or previous in controls
         if not name or not self.config.collapses_blanks:
             blank = b""
         elif self.config.splits_punctuation:
-            is_joined = before is None or punctuation.joined_sides(name)[0] or punctuation.joined_sides(before)[1]
+            before = "" if previous is None else self.backend.id_to_token(previous) or ""
+            is_joined = is_first or punctuation.joined_sides(name)[0] or punctuation.joined_sides(before)[1]
             return b" " * (not is_joined) + punctuation.join(name).encode()
         else:  # every word but the first is preceded by a blank
             is_subword = self.config.kind == "wordpiece" and name.startswith(CONTINUATION_PREFIX)
-            name = name.removeprefix(CONTINUATION_PREFIX) if is_subword and before is not None else name
-            blank = b"" if before is None or is_subword else b" "
+            name = name.removeprefix(CONTINUATION_PREFIX) if is_subword and not is_first else name
+            blank = b"" if is_first or is_subword else b" "
         if self.config.tokens_are_text or id_ == self.unk:
             return blank + name.encode()
         return blank + bytes(byte_alphabet()[c] for c in name)
