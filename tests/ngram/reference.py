@@ -12,6 +12,7 @@ from chainrule.ngram.counts import Counts, Level, insert_bos
 from chainrule.ngram.model import NgramState
 from chainrule.ngram.oov_speller import Speller, count_other_characters, encode_spellings
 from chainrule.ngram.tables import BackoffTables, take_or_default
+from sequential_model import SequentialModel
 
 
 def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
@@ -52,7 +53,7 @@ def _extend(below: Level, rows: Ids, tokens: Ids, vocabulary: Vocabulary) -> tup
 
 
 @dataclass(frozen=True, slots=True)
-class TableModel:
+class TableModel(SequentialModel):
     """Language model p(w | h) of back-off tables, by look-up and back-off."""
 
     tables: BackoffTables
