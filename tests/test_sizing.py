@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from chainrule import api, sizing
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ConfigError
 from chainrule.neural.throughput import Throughput
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
@@ -56,8 +57,9 @@ def compute(config: Any) -> float:
 def chosen(
     prepared: PreparedCorpus, family: str = "lstm", seconds: float | None = 600, **given: Any
 ) -> sizing.SizedConfig:
-    options: dict[str, Any] = {"measure": machine(7e10), "device": "cpu", "context": "stream"}
-    return sizing.choose_size(family, prepared, seconds=seconds, **options | given)
+    options = RunOptions(device="cpu", context=given.pop("context", "stream"), seed=given.pop("seed", 0))
+    given = {"measure": machine(7e10)} | given
+    return sizing.choose_size(family, prepared, seconds=seconds, options=options, **given)
 
 
 @pytest.mark.parametrize("family", NETWORKS)
@@ -162,7 +164,7 @@ def test_an_n_gram_model_has_no_size(prepared: PreparedCorpus) -> None:
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_throughput_is_measured(prepared: PreparedCorpus, context: Any) -> None:
     config = chosen(prepared, "gru", settings={"hidden": 8}).config
-    speed = sizing.throughput("gru", config, prepared, device="cpu", context=context, seconds=0.05)
+    speed = sizing.throughput("gru", config, prepared, RunOptions(device="cpu", context=context), 0.05)
     assert min(speed.training, speed.validation, speed.evaluation) > 0
 
 

@@ -3,17 +3,16 @@
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from chainrule import config as settings
 from chainrule import families, mixture, model_folder, recipes, sizing, system
-from chainrule.data.training_data import TrainingData
-from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
+from chainrule.data.training_data import RunOptions, TrainingData
+from chainrule.errors import ConfigError, InputError, ModelFileError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
-from chainrule.lm import Context
 from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
@@ -56,93 +55,81 @@ def train(
     *,
     valid: Sources | Corpus | None = None,
     tokenizer: str | Path | None = None,
-    context: Context | None = None,
-    seed: int | None = None,
     recipe: str | None = None,
-    device: str = "auto",
     memory: str | int | None = None,
-    progress: Progress | bool = silent,
-    command: str = "",
-    out: str | Path | None = None,
-    resume: bool = False,
-    force: bool = False,
-    tensorboard: bool = False,
     size: str | None = None,
-    announce: Callable[[str], None] = lambda plan: None,
+    options: RunOptions | None = None,
     **chosen: Any,
 ) -> Model:
-    """Train one model; `chosen` are settings of the tokenizer (`min_count`) and of the family (`order`).
+    """Train one model.
 
-    Defaults: word tokenizer, `line` context, seed 0; explicit arguments override a `recipe`. `memory` (`"2G"`,
-    default `"80%"`) limits n-gram training, which sorts on disk beyond it. A neural model writes its checkpoint and
-    log to `out`, and `resume` continues from them; `force` allows overwriting `out`. `progress=True` prints to
-    stderr. `size="auto"` sizes a neural model to text, machine and `max_seconds`; `announce` receives the plan.
+    Args:
+        family: `ngram`, `feedforward`, `rnn`, `lstm`, `gru`, `transformer` or a family of an entry point.
+        text: Training text: a file, files, a corpus.
+        valid: Validation text.
+        tokenizer: Kind or folder; words by default.
+        recipe: Name of a recipe; explicit arguments override its settings.
+        memory: Memory limit of n-gram training, which sorts on disk beyond it; `"2G"`, `"80%"` by default.
+        size: `"auto"` sizes a neural model to text, machine and `max_seconds`; `announce` receives the plan.
+        options: Options of the run.
+        chosen: Settings of the tokenizer (`min_count`) and of the family (`order`), and fields of `RunOptions` by
+            name: `context` (`line` by default), `seed`, `device`, `progress` (True prints to stderr), `out` (folder
+            of the checkpoint and the log of a neural model), `resume`, `force` (overwrite `out`), `tensorboard`.
+
     """
-    progress = as_progress(progress)
-    run, choice, config, explicit = _settings(family, recipe, tokenizer, {"context": context, "seed": seed}, chosen)
+    options, choice, config, explicit = _settings(family, recipe, tokenizer, options, chosen)
     _check(family, config, size, has_validation=valid is not None)
-    run_dir, limit = None if out is None else Path(out), _memory_limit(family, memory)
+    options = dataclasses.replace(options, memory_limit=_memory_limit(family, memory))
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
-    with _writing(run_dir, command, force=force, resume=resume), _ids_file(memory) as ids_file:
-        prepared = _prepare(corpus, choice, held_out, progress, ids_file)
-        command = command or f"chainrule.train({family!r}, …)"
+    with _writing(options), _ids_file(memory) as ids_file:
+        prepared = _prepare(corpus, choice, held_out, options.progress, ids_file)
         origin = Origin.now(
-            text=corpus.name, fingerprint=prepared.fingerprint, command=command, seed=run.seed, run=run_dir
+            text=corpus.name,
+            fingerprint=prepared.fingerprint,
+            command=options.command or f"chainrule.train({family!r}, …)",
+            seed=options.seed,
+            run=options.out,
         )
-        if run_dir is not None and not resume:
-            verified_dir.check_replace(run_dir, origin.manifest_facts("model"), force=force)
+        if options.out is not None and not options.resume:
+            verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
         plan = ""
         if size is not None:
-            resumed = run_dir if resume else None
-            config, plan = _choose_size(family, prepared, explicit, resumed, run, device, announce)
-        return train_prepared(
-            family,
-            config,
-            prepared,
-            origin,
-            context=run.context,
-            seed=run.seed,
-            progress=progress,
-            device=device,
-            memory=limit,
-            run_dir=run_dir,
-            resume=resume,
-            tensorboard=_sibling_folder(run_dir, ".tensorboard") if tensorboard else None,
-            plan=plan,
-        )
+            config, plan = _choose_size(family, prepared, explicit, options)
+        return train_prepared(family, config, prepared, origin, options, plan)
 
 
-def _writing(run_dir: Path | None, command: str, *, force: bool, resume: bool) -> AbstractContextManager[None]:
+def _writing(options: RunOptions) -> AbstractContextManager[None]:
     """Lock the output folder of a run; do nothing without one."""
-    return (
-        nullcontext()
-        if run_dir is None
-        else verified_dir.lock_for_writing(run_dir, command, force=force, resume=resume)
-    )
+    if options.out is None:
+        return nullcontext()
+    return verified_dir.lock_for_writing(options.out, options.command, force=options.force, resume=options.resume)
 
 
 def _settings(
     family: str,
     recipe: str | None,
     tokenizer: str | Path | None,
-    run_arguments: Mapping[str, Any],
-    chosen: Mapping[str, Any],
-) -> tuple[settings.RunConfig, TokenizerConfig | Path, Any, dict[str, object]]:
+    options: RunOptions | None,
+    chosen: dict[str, Any],
+) -> tuple[RunOptions, TokenizerConfig | Path, Any, dict[str, object]]:
     """Merge the settings of the recipe with the arguments, which take precedence.
 
-    Returns the run config, the tokenizer config or folder, the model config, and the explicit model settings.
+    Returns the run options, the tokenizer config or folder, the model config, and the explicit model settings.
     """
     config_kind = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
     known = _recipe_settings(recipe, family, tokenizer)
     kind = str(known.tokenizer.pop("kind", "word"))
-    run_settings = {name: value for name, value in run_arguments.items() if value is not None}
-    run = settings.build_config(settings.RunConfig, known.run | run_settings, "run")
+    run = known.run if options is None else {"context": options.context, "seed": options.seed}
+    arguments = {name: chosen.pop(name, None) for name in ("context", "seed")}
+    run |= {name: value for name, value in arguments.items() if value is not None}
+    run = settings.to_json(settings.build_config(settings.RunConfig, run, "run"))
+    options = dataclasses.replace(RunOptions.merge(options, chosen), **run)
     tokenizer_settings, model_settings = split_settings({**known.tokenizer, **known.model, **chosen})
     families.check_setting_names(family, model_settings)
     config = settings.build_config(config_kind, model_settings, "model")
-    return run, resolve_tokenizer(tokenizer or kind, tokenizer_settings), config, model_settings
+    return options, resolve_tokenizer(tokenizer or kind, tokenizer_settings), config, model_settings
 
 
 def _prepare(
@@ -170,23 +157,15 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
 
 
 def _choose_size(
-    family: str,
-    prepared: PreparedCorpus,
-    explicit: Mapping[str, object],
-    resumed: Path | None,
-    run: settings.RunConfig,
-    device: str,
-    announce: Callable[[str], None],
+    family: str, prepared: PreparedCorpus, explicit: Mapping[str, object], options: RunOptions
 ) -> tuple[Any, str]:
     """Choose the network size and announce the plan; a resumed run keeps the config of its checkpoint."""
     limit = settings.build_config(families.get(family).Config, explicit, "model").max_seconds
     fixed = {name: value for name, value in explicit.items() if name != "max_seconds"}
-    if resumed is not None:
-        fixed = {**_checkpoint_config(resumed), **fixed}
-    sized = sizing.choose_size(
-        family, prepared, seconds=limit, device=device, context=run.context, seed=run.seed, settings=fixed
-    )
-    announce(sized.plan)
+    if options.resume and options.out is not None:
+        fixed = {**_checkpoint_config(options.out), **fixed}
+    sized = sizing.choose_size(family, prepared, seconds=limit, options=options, settings=fixed)
+    options.announce(sized.plan)
     return sized.config, sized.plan
 
 
@@ -233,34 +212,24 @@ def train_prepared(
     config: Any,
     prepared: PreparedCorpus,
     origin: Origin,
-    *,
-    context: Context = "line",
-    seed: int = 0,
-    progress: Progress = silent,
-    max_seconds: float | None = None,
-    device: str = "auto",
-    memory: int | None = None,
-    run_dir: Path | None = None,
-    resume: bool = False,
-    tensorboard: Path | None = None,
+    options: RunOptions = RunOptions(),  # noqa: B008 (immutable)
     plan: str = "",
 ) -> Model:
     """Train one model on a prepared corpus; validation results and the sizing `plan` become its metrics."""
+    texts = (prepared.fingerprint, prepared.valid_fingerprint)
     data = TrainingData(
         train=prepared.train,
         valid=prepared.valid,
         vocabulary=prepared.tokenizer.vocabulary,
         names=prepared.tokenizer.names,
-        context=context,
-        seed=seed,
-        progress=progress,
-        max_seconds=max_seconds,
-        device=device,
-        memory=memory,
-        run_dir=run_dir,
-        resume=resume,
-        tensorboard=tensorboard,
-        identity=_identity(family, config, prepared, context, seed),
+        options=options.with_identity(
+            {"family": family},
+            config,
+            [None if text is None else text.sha256 for text in texts],
+            hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
+            context=options.context,
+            seed=options.seed,
+        ),
     )
     start = time.perf_counter()
     lm = families.get(family).train(data, config)
@@ -282,31 +251,10 @@ def train_prepared(
     )
     if prepared.valid is None or not prepared.valid.tokens:
         return model
-    figures = model.evaluate_encoded(prepared.valid, progress)
+    figures = model.evaluate_encoded(prepared.valid, options.progress)
     metrics = {"valid_perplexity": figures.perplexity, "valid_bits_per_byte": figures.bits_per_byte}
     finite = {name: value for name, value in metrics.items() if value < float("inf")}
     return dataclasses.replace(model, metrics=model.metrics | finite)
-
-
-def _sibling_folder(run_dir: Path | None, suffix: str) -> Path:
-    """Return the sibling folder of `out` with this suffix; it survives when the model replaces the run folder."""
-    if run_dir is None:
-        raise UsageError("events for TensorBoard are written beside the model: give out")
-    return run_dir.with_name(run_dir.name + suffix)
-
-
-def _identity(family: str, config: Any, prepared: PreparedCorpus, context: Context, seed: int) -> dict[str, Any]:
-    """Return the properties that a run must share with the checkpoint it resumes from."""
-    free = {"max_seconds", "checkpoint_seconds"}
-    texts = (prepared.fingerprint, prepared.valid_fingerprint)
-    return {
-        "family": family,
-        "config": {name: value for name, value in settings.to_json(config).items() if name not in free},
-        "text": [None if text is None else text.sha256 for text in texts],
-        "tokenizer": hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
-        "context": context,
-        "seed": seed,
-    }
 
 
 def mix(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chainrule import config as settings_reader
 from chainrule import families
-from chainrule.data.training_data import TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError
 from chainrule.lm import Context
 from chainrule.prepared_corpus import PreparedCorpus
@@ -119,9 +119,7 @@ def choose_size(
     prepared: PreparedCorpus,
     *,
     seconds: float | None,
-    device: str,
-    context: Context,
-    seed: int = 0,
+    options: RunOptions,
     settings: Mapping[str, object] | None = None,
     measure: Measure | None = None,
 ) -> SizedConfig:
@@ -131,9 +129,7 @@ def choose_size(
         family: A neural family.
         prepared: The text.
         seconds: Time for training and validation together; None: choose for convergence.
-        device: `auto`, `cpu` or `cuda`.
-        context: `line` or `stream`.
-        seed: Seed of the weights used for measuring; it does not affect the choice.
+        options: Options of the run; the seed, used for measuring, does not affect the choice.
         settings: Fixed settings; the others are chosen.
         measure: Throughput of a config; by default `throughput` on this machine.
 
@@ -150,24 +146,17 @@ def choose_size(
     families.get(family)
     chooser = _Chooser(
         family=family,
-        text=_TextStatistics.of(prepared, context),
+        text=_TextStatistics.of(prepared, options.context),
         seconds=seconds,
-        device=select_device(device).type,
+        device=select_device(options.device).type,
         settings=dict(settings or {}),
-        measure=measure or _make_measure(family, prepared, device, context, seed, seconds),
+        measure=measure or _make_measure(family, prepared, options, seconds),
     )
     return chooser.choose()
 
 
 def throughput(
-    family: str,
-    config: Any,
-    prepared: PreparedCorpus,
-    *,
-    device: str,
-    context: Context,
-    seed: int = 0,
-    seconds: float = 1.0,
+    family: str, config: Any, prepared: PreparedCorpus, options: RunOptions, seconds: float = 1.0
 ) -> "Throughput":
     """Measure tokens per second of training, validation and evaluation on this machine."""
     neural_family: Any = families.get(family)
@@ -178,21 +167,15 @@ def throughput(
         valid=None,
         vocabulary=prepared.tokenizer.vocabulary,
         names=prepared.tokenizer.names,
-        context=context,
-        seed=seed,
-        device=device,
+        options=options,
     )
     return measure(neural_family, data, config, seconds)
 
 
-def _make_measure(
-    family: str, prepared: PreparedCorpus, device: str, context: Context, seed: int, seconds: float | None
-) -> Measure:
+def _make_measure(family: str, prepared: PreparedCorpus, options: RunOptions, seconds: float | None) -> Measure:
     """Return a function that measures for about a second, less if the budget is small."""
     probe = 1.0 if seconds is None else min(1.0, max(0.2, 0.01 * seconds))
-    return lambda config: throughput(
-        family, config, prepared, device=device, context=context, seed=seed, seconds=probe
-    )
+    return lambda config: throughput(family, config, prepared, options, probe)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.tasks import pretrain
-from chainrule.tasks.run_options import RunOptions
 from cli.command import call, digests, done, english, refused, write
 from training.test_resume import signalled
 

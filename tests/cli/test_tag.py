@@ -8,8 +8,8 @@ import pytest
 
 from chainrule import api, recipes
 from chainrule.config import build_config
+from chainrule.data.training_data import RunOptions
 from chainrule.tasks import pretrain, tag
-from chainrule.tasks.run_options import RunOptions
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, digests, done, refused
 from cli.command import write as write_text

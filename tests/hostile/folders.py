@@ -13,11 +13,11 @@ from safetensors.numpy import save as save_arrays
 
 import chainrule
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.embeddings import storage, train
 from chainrule.errors import ChainruleWarning
 from chainrule.storage import verified_dir
 from chainrule.tasks import classify, pretrain, tag, translate
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.conll import TaggedSentence
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import api, families
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import AnyModel, Context, Ids
 from chainrule.model import Model
@@ -119,7 +120,7 @@ def tiny(case: Case) -> Model:
         if case.family != "mixture":
             ready = prepared(case.closed)
             return api.train_prepared(
-                case.family, case.config, ready, Origin(), context=case.context, max_seconds=5
+                case.family, case.config, ready, Origin(), RunOptions(context=case.context, time_limit=5)
             )
         table = families.get("ngram").candidates()
         parts = [

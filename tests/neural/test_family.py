@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from chainrule import api, families
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
 from chainrule.lm import Vocabulary
 from chainrule.model import Model
@@ -200,7 +200,7 @@ def data(valid: list[int] | None, closed: bool) -> TrainingData:
         train=encoded([3, 4, 5, 1] * 10),
         valid=None if valid is None else encoded(valid),
         vocabulary=Vocabulary(6, 0, 1, 2, closed),
-        device="cpu",
+        options=RunOptions(device="cpu"),
     )
 
 

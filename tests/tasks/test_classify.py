@@ -15,12 +15,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import chainrule
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.neural import weights
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
 from chainrule.tasks.classify_report import apply_temperature, encode_labels
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
 from training.small_networks import entries
 from training.test_resume import signalled

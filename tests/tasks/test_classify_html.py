@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
 from chainrule.tasks import classify
 from chainrule.tasks.classify import Classifier
 from chainrule.tasks.classify_report import LEGENDS, Explanation, WeightedSpan, merge_token_weights, render_page
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.labelled import LabelledTexts
 
 DATA = LabelledTexts(["good film über alles", "a bad film"] * 4, ["pos", "neg"] * 4)

@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.tasks import classify, pretrain
 from chainrule.tasks.pretrain import Segments
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from tasks.test_classify import TRAIN, network, train_small

@@ -10,6 +10,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, UsageError
 from chainrule.neural import weights
 from chainrule.neural.encoders.classifier import ClassifyConfig
@@ -17,7 +18,7 @@ from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder
 from chainrule.neural.encoders.tagger import TagConfig
 from chainrule.tasks import classify, pretrain, tag
 from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize, known_word_share
-from chainrule.tasks.run_options import RunOptions
+from chainrule.tasks.run_options import identify
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from tasks.test_classify import network
@@ -243,9 +244,9 @@ def test_digest_of_an_encoder(folder: Path) -> None:
 
 def test_the_digest_is_part_of_a_run() -> None:
     initialized = initialize_small()
-    plain = RunOptions().job("tag", initialized.config, [LINES], {"text": initialized.tokenizer})
+    plain = identify(RunOptions(), "tag", initialized.config, [LINES], [initialized.tokenizer])
     assert "begun" not in plain.identity
-    job = RunOptions().job("tag", initialized.config, [LINES], {"text": initialized.tokenizer}, "0a1b")
+    job = identify(RunOptions(), "tag", initialized.config, [LINES], [initialized.tokenizer], "0a1b")
     assert job.identity == plain.identity | {"begun": "0a1b"}
 
 

@@ -18,12 +18,12 @@ import chainrule
 from chainrule import api, recipes
 from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.encoders.pretraining import PretrainConfig, build
 from chainrule.tasks import pretrain
 from chainrule.tasks.pretrain import Pretrained, Segments
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig

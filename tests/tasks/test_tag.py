@@ -14,11 +14,11 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError
 from chainrule.neural import weights
 from chainrule.tasks import pretrain, tag
 from chainrule.tasks.pretrain import Segments
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.conll import TaggedSentence
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode

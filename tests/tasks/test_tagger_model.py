@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, InputError
 from chainrule.tasks import model, tag
-from chainrule.tasks.run_options import RunOptions
 from chainrule.tasks.tag import split_windows
 from chainrule.text.conll import TaggedSentence
 from tasks.toy_tags import TINY, grammar

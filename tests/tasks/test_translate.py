@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule import api
+from chainrule.data.training_data import RunOptions
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
 from chainrule.neural.encoders import conditional_lm
 from chainrule.tasks import translate
-from chainrule.tasks.run_options import RunOptions
 from chainrule.tasks.translate import BEAM, Translator, source_seed
 from chainrule.tasks.translate_report import evaluate
 from tasks.toy_pairs import dates, make_pairs, no_advice, reversed_strings

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from chainrule.data.training_data import RunOptions
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.tasks import translate
-from chainrule.tasks.run_options import RunOptions, make_tokenizer
+from chainrule.tasks.run_options import make_tokenizer
 from chainrule.tasks.translate import (
     BEAM,
     Translation,
@@ -134,8 +135,8 @@ def test_run_options_are_checked_first(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seed is -1; choose 0 or more"):
         RunOptions.merge(None, {"seed": -1})
     messages: list[str] = []
-    RunOptions.merge(RunOptions(announce=messages.append), {"out": tmp_path, "resume": True})
+    RunOptions(announce=messages.append, out=tmp_path, resume=True).check_output()
     assert messages == [f"nothing to resume in {tmp_path}; starting from the beginning"]
     (tmp_path / "checkpoint").mkdir()
-    RunOptions.merge(RunOptions(announce=messages.append), {"out": tmp_path, "resume": True})
+    RunOptions(announce=messages.append, out=tmp_path, resume=True).check_output()
     assert len(messages) == 1

@@ -1,5 +1,6 @@
 """Shared helpers of the training tests: a small text, a network of a few weights, and short runs."""
 
+import dataclasses
 import json
 import warnings
 from collections.abc import Iterator
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 
 from chainrule import families
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Context, Vocabulary
 from chainrule.neural.model import NeuralModel
 from chainrule.training.batches import Window
 from chainrule.training.config import Training
-from chainrule.training.trainer import Run, Trainer
+from chainrule.training.trainer import Trainer, TrainingPlan
 
 BOS, EOS = 0, 1
 VOCABULARY = Vocabulary(9, BOS, EOS, 2)
@@ -43,11 +44,13 @@ def learn(family: str, context: Context = "line", run_dir: Path | None = None, *
         train=train,
         valid=valid,
         vocabulary=VOCABULARY,
-        context=context,
-        device=settings.pop("device", "cpu"),
-        run_dir=run_dir,
-        resume=resume,
-        identity={"family": family},
+        options=RunOptions(
+            context=context,
+            device=settings.pop("device", "cpu"),
+            out=run_dir,
+            resume=resume,
+            identity={"family": family},
+        ),
     )
     kind = families.get(family)
     hush = settings.pop("hush", True)  # so short a run may well be advised to go on
@@ -99,8 +102,10 @@ def slope(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor,
 
 
 def trainer(network: nn.Module, source: Any, config: Training, **given: Any) -> Trainer:
-    run: dict[str, Any] = {"objective": slope, "validate": None, "device": CPU}
-    return Trainer(network, config, Run(source=source, **run | given))
+    """A trainer; `given` are fields of the plan and of the options of the run."""
+    plan: dict[str, Any] = {"objective": slope, "validate": None}
+    plan |= {f.name: given.pop(f.name) for f in dataclasses.fields(TrainingPlan) if f.name in given}
+    return Trainer(network, config, TrainingPlan(source=source, **plan), RunOptions(**given))
 
 
 UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the rate at each step

@@ -44,7 +44,7 @@ def breaking(at: int, value: float) -> Any:
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) -> None:
     config = sgd(checkpoint_seconds=0.0)
     run = trainer(
-        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), run_dir=tmp_path
+        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), out=tmp_path
     )
     with pytest.raises(Diverged, match=r"diverged at step 6: w has 2 (NaN|infinite) of 2 values") as stopped:
         run.fit()
@@ -58,7 +58,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) ->
 def test_weights_that_overflow_are_never_the_last_good_checkpoint(tmp_path: Path) -> None:
     """The loss of the step was a number, and so was its gradient; what came of them is none."""
     config = sgd(learning_rate=3e38, checkpoint_seconds=0.0)
-    run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, run_dir=tmp_path)
+    run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, out=tmp_path)
     with pytest.raises(Diverged, match=r"step 2: w has 1 infinite of 1 values.*last good checkpoint"):
         run.fit()
     found = checkpoint.load(tmp_path)
@@ -76,15 +76,13 @@ def test_without_a_checkpoint_none_is_promised() -> None:
 
 
 def test_the_checkpoint_of_an_earlier_run_is_not_promised(tmp_path: Path) -> None:
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), out=tmp_path).fit()
     assert (tmp_path / checkpoint.NAME).exists()
-    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), run_dir=tmp_path)
+    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), out=tmp_path)
     with pytest.raises(Diverged, match="step 1: ") as stopped:
         other.fit()
     assert "checkpoint" not in str(stopped.value)
-    resumed = trainer(
-        Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), run_dir=tmp_path, resume=True
-    )
+    resumed = trainer(Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), out=tmp_path, resume=True)
     with pytest.raises(Diverged, match=f"the last good checkpoint is kept at {tmp_path / checkpoint.NAME}"):
         resumed.fit()
 
@@ -112,9 +110,9 @@ def test_a_network_with_far_too_high_a_rate_diverges(tmp_path: Path, family: str
 
 
 def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), run_dir=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), out=tmp_path).fit()
     assert checkpoint.load(tmp_path) is None
-    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), run_dir=tmp_path).fit()
+    trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), out=tmp_path).fit()
     found = checkpoint.load(tmp_path)
     assert found is not None
     assert found.position["step"] == 8
@@ -124,7 +122,7 @@ def test_the_log_is_on_the_disk_while_it_learns(tmp_path: Path) -> None:
     path = tmp_path / "train_log.part.jsonl"
     path.write_text('{"of": "a run before"}\n')
     sizes: list[int] = []
-    run = trainer(Weights(0.0), UP, sgd(), run_dir=tmp_path, progress=lambda *_: sizes.append(path.stat().st_size))
+    run = trainer(Weights(0.0), UP, sgd(), out=tmp_path, progress=lambda *_: sizes.append(path.stat().st_size))
     log = run.fit()
     assert sizes == sorted(set(sizes))
     assert path.read_bytes() == log

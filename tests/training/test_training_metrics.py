@@ -10,22 +10,23 @@ from torch import Tensor
 
 from chainrule.errors import ChainruleWarning
 from chainrule.neural import gru, lstm, rnn, transformer
+from chainrule.progress import silent
 from chainrule.training.batches import Window
 from chainrule.training.config import Training
 from chainrule.training.log import TrainLog
-from chainrule.training.trainer import Position, Run, TrainingMetrics
-from training.small_networks import CPU, VOCABULARY, Slopes, Weights, entries, learn, slope, trainer
+from chainrule.training.trainer import Position, Trainer, TrainingMetrics, TrainingPlan
+from training.small_networks import VOCABULARY, Slopes, Weights, entries, learn, slope, trainer
+
+PLAN = TrainingPlan(source=Slopes(), objective=slope, validate=None)
 
 
 def meter(epochs: int = 5) -> TrainingMetrics:
-    run = Run(source=Slopes(), objective=slope, validate=None, device=CPU, unigram_nats=2.0)
-    return TrainingMetrics(Training(epochs=epochs), run)
+    return TrainingMetrics(Training(epochs=epochs), PLAN, silent)
 
 
 def test_one_line_from_the_sums(tmp_path: Path) -> None:
-    position, seen = Position(step=7, epoch=2), torch.tensor([30.0, 12.0, 4.0, 1.0, 10.0, 6.0])
     with TrainLog(tmp_path / "log.jsonl") as log:
-        meter().log_step(seen, position, 0.25, 0.5, log)
+        meter().log_step([30.0, 12.0, 4.0, 1.0, 10.0, 6.0], Position(step=7, epoch=2), 0.25, 0.5, log, {})
         (line,) = log.content().splitlines()
     found = json.loads(line)
     assert found.pop("seconds") >= 0
@@ -39,41 +40,46 @@ def test_one_line_from_the_sums(tmp_path: Path) -> None:
         "largest_gradient_norm": 6,
         "clipped": 0.25,
     }
-    assert not seen.any()
-    assert position.sums == [30, 12, 1, 4]
+
+
+def after(*lines: list[float]) -> Trainer:
+    """A trainer in its first epoch that has logged these step statistics."""
+    run = trainer(Weights(1.0), Slopes((1.0,)), Training(epochs=5), unigram_nats=2.0)
+    run._resume()
+    with TrainLog(None) as run.log:
+        for line in lines:
+            run.step.statistics.copy_(torch.tensor(line))
+            run._check_finite_and_log(is_due=True)
+            assert not run.step.statistics.any()
+    run.position.epoch = 1
+    return run
 
 
 def test_the_sums_of_an_epoch_add_up_and_start_anew() -> None:
-    metrics, position = meter(), Position(epoch=1)
-    with TrainLog(None) as log:
-        for nats in (10.0, 20.0):
-            metrics.log_step(torch.tensor([nats, 10.0, 2.0, 0.0, 2.0, 1.0]), position, 0.1, 0.1, log)
-    assert list(metrics.diagnose(None, None, position)) == []
+    run = after([10.0, 10.0, 2.0, 0.0, 2.0, 1.0], [20.0, 10.0, 2.0, 1.0, 2.0, 1.0])
+    position = run.position
+    assert position.sums == [30, 20, 1, 4]  # nats, tokens, clipped, steps
+    run._report_diagnostics()
     assert position.train_history == [1.5]  # 30 nats over 20 tokens
-    assert (position.sums, position.norms, position.largest_norm) == ([0] * 4, [], 0)
+    assert (position.sums, position.norms, position.largest_norm, position.words) == ([0] * 4, [], 0, [])
 
 
 def test_a_leap_of_the_gradient_is_spoken_of() -> None:
-    metrics, position = meter(), Position(epoch=1)
-    with TrainLog(None) as log:
-        for largest in (1.0, 1.0, 900.0, 1.0):
-            metrics.log_step(torch.tensor([10.0, 10.0, 2.0, 0.0, 2.0, largest]), position, 0.1, 0.1, log)
-    with pytest.warns(ChainruleWarning, match="leaps from 1 to 9e"):
-        assert len(list(metrics.diagnose(None, None, position))) == 1
+    run = after(*([10.0, 10.0, 2.0, 0.0, 2.0, largest] for largest in (1.0, 1.0, 900.0, 1.0)))
+    with TrainLog(None) as run.log, pytest.warns(ChainruleWarning, match="leaps from 1 to 9e"):
+        run._report_diagnostics()
+    assert len(run.position.words) == 1
 
 
 def test_time_goes_on_where_it_stood() -> None:
     metrics = meter()
-    metrics.start_clock(Position(seconds=1000.0))
+    metrics.start_clock(1000.0)
     assert 1000 <= metrics.seconds() < 2000
 
 
 def test_a_large_loss_is_shown_as_a_number() -> None:
     said: list[str] = []
-    run = Run(
-        source=Slopes(), objective=slope, validate=None, device=CPU, progress=lambda what, *_: said.append(what)
-    )
-    shown = TrainingMetrics(Training(), run)
+    shown = TrainingMetrics(Training(), PLAN, lambda what, *_: said.append(what))
     shown.loss = 1e30
     shown.show_progress(Position(best=1e30), 0.5, 10.0)
     assert "perplexity 1.014e+304, validation 1.014e+304" in said[0]  # e^700, where e^1e30 would be no float

@@ -96,13 +96,14 @@ def train(
     options.limit_threads(threads)
     from chainrule import api
     from chainrule.config import RunConfig, build_config
+    from chainrule.data.training_data import RunOptions
     from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
-    command = options.command_line()
     settings = _resolve_settings(family, recipe, config, _command_line_settings(set_ or [], call.params), tokenizer)
     kind = settings.tokenizer.pop("kind", "word")
     _check_settings(family, settings)  # report errors before any work
+    chosen: dict[str, Any] = settings.tokenizer | settings.model
     run = build_config(RunConfig, settings.run, "run")
     rules = options.corpus_options(column, errors, drop_blank_lines)
     inputs = options.input_files(call.params, settings, kind)
@@ -113,21 +114,21 @@ def train(
             Corpus.of(text, **rules),
             valid=None if valid is None else Corpus.of(valid, **rules),
             tokenizer=str(kind) if tokenizer is None else tokenizer,
-            context=run.context,
-            seed=run.seed,
-            device=options.check_device(device),
             memory=memory,
-            progress=bar,
-            command=command,
-            out=out,
-            resume=resume,
-            force=force,
-            tensorboard=tensorboard,
             size=size,
-            announce=say,
-            recipe=None,  # already merged into the settings
-            **settings.tokenizer,
-            **settings.model,
+            options=RunOptions(
+                context=run.context,
+                seed=run.seed,
+                device=options.check_device(device),
+                progress=bar,
+                announce=say,
+                command=options.command_line(),
+                out=out,
+                resume=resume,
+                force=force,
+                tensorboard=tensorboard,
+            ),
+            **chosen,
         )
         model.save(out, force=force)
     if json:

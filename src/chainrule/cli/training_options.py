@@ -12,7 +12,7 @@ from chainrule.cli.console import progress, say
 
 if TYPE_CHECKING:
     from chainrule.config import ConfigOverrides
-    from chainrule.tasks.run_options import RunOptions
+    from chainrule.data.training_data import RunOptions
 
 SETTINGS = (
     *("vocab_size", "min_count", "lowercase", "hidden", "layers", "embedding", "dropout", "init"),
@@ -136,7 +136,7 @@ def task_run(params: Mapping[str, Any], settings: "ConfigOverrides", tokenizer: 
     If a signal interrupts the block, print how to resume. `tokenizer` is the kind or folder in the settings.
     """
     from chainrule.config import RunConfig, build_config
-    from chainrule.tasks.run_options import RunOptions
+    from chainrule.data.training_data import RunOptions
 
     out = Path(params["out"])  # a string or a Path, depending on the version of typer
     seed = build_config(RunConfig, settings.run, "run").seed

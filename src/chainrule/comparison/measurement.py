@@ -15,6 +15,7 @@ from chainrule.api import train_prepared
 from chainrule.comparison.plan import Candidate
 from chainrule.comparison.results import Row
 from chainrule.comparison.settings import Settings
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
@@ -60,13 +61,15 @@ def train(
             candidate.config,
             prepared,
             origin,
-            context=settings.context,
-            seed=seed,
-            max_seconds=seconds,
-            device=settings.device,
-            progress=progress,
-            run_dir=run_dir,
-            resume=run_dir is not None and (run_dir / verified_dir.CHECKPOINT).exists(),
+            RunOptions(
+                context=settings.context,
+                seed=seed,
+                time_limit=seconds,
+                device=settings.device,
+                progress=progress,
+                out=run_dir,
+                resume=run_dir is not None and (run_dir / verified_dir.CHECKPOINT).exists(),
+            ),
         )
     is_network = candidate.family != "ngram"  # default-discount warnings of small n-grams are not shown
     advice = dict.fromkeys(str(warning.message) for warning in caught) if is_network else {}

@@ -9,6 +9,7 @@ from typing import Any, Final
 from chainrule import families
 from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized_text import Tokenized
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.ngram.config import Config
 from chainrule.plots.formatting import format_duration
@@ -50,10 +51,11 @@ def load_libraries(family: str, tokenized: Tokenized, settings: Settings) -> Non
     """Train briefly, so that loading libraries does not count against the first network."""
     if settings.size == "auto" and families.is_builtin(family):
         config = families.get(family).candidates()[0]
-        prepared, context, device = tokenized.prepared, settings.context, settings.device
-        throughput(
-            family, config, prepared, device=device, context=context, seed=settings.seed, seconds=WARM_UP_SECONDS
-        )
+        throughput(family, config, tokenized.prepared, _options(settings), WARM_UP_SECONDS)
+
+
+def _options(settings: Settings) -> RunOptions:
+    return RunOptions(device=settings.device, context=settings.context, seed=settings.seed)
 
 
 def plan_networks(
@@ -93,16 +95,7 @@ def _sized_candidates(
         seconds = None if seconds is None else seconds / max(1, len(configs))
         sizes = [SizedConfig(config, seconds or 0.0, getattr(config, "epochs", 0), "") for config in configs]
     else:
-        sizes = [
-            choose_size(
-                family,
-                tokenized.prepared,
-                seconds=seconds,
-                device=settings.device,
-                context=settings.context,
-                seed=settings.seed,
-            )
-        ]
+        sizes = [choose_size(family, tokenized.prepared, seconds=seconds, options=_options(settings))]
     for sized in sizes:
         yield Candidate(
             tokenized,

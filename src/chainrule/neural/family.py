@@ -3,14 +3,14 @@
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import Job, TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError
 from chainrule.lm import Context, Floats, Vocabulary
 from chainrule.neural import validation, weights
@@ -21,58 +21,30 @@ from chainrule.neural.network import Network
 from chainrule.progress import Progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
-from chainrule.training.step import Objective, next_token
-from chainrule.training.trainer import Run, Trainer, Validate
+from chainrule.training.step import next_token
+from chainrule.training.trainer import Trainer, TrainingPlan
 
 N = TypeVar("N", bound=nn.Module)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
-    """Data, objective and validation of a training run."""
-
-    source: BatchSource
-    objective: Objective
-    validate: Validate | None
-    measure: Literal["nats", "error"] = "nats"
-    unit: str = "tokens"  # name of a target unit
-    unigram_nats: float = float("inf")  # loss of the unigram distribution
-
-
 def fit(
-    job: Job, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], TrainingPlan]
-) -> tuple[N, bytes]:
-    """Train a network; return it with its final weights, and the training log.
+    options: RunOptions, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], TrainingPlan]
+) -> tuple[N, bytes, dict[str, Any]]:
+    """Train a network.
 
-    `config` is a `Training` config. The run summary (epochs, steps, reason to stop) is added to `job.summary`.
+    Returns the network with its final weights, the training log, and the summary of the run (epochs, steps, reason
+    to stop). `config` is a `Training` config.
     """
-    device = select_device(job.device)
+    device = select_device(options.device)
     check_precision(config.precision, device)
     weights.tensor_specs(build)  # reject an oversized network before allocating memory
-    seconds = [s for s in (config.max_seconds, job.max_seconds) if s is not None]
+    seconds = [s for s in (config.max_seconds, options.time_limit) if s is not None]
     config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(job.seed)
+        torch.manual_seed(options.seed)
         network: N = build().to(device)
-        training_plan = plan(network, device)
-        run = Run(
-            source=training_plan.source,
-            objective=training_plan.objective,
-            validate=training_plan.validate,
-            measure=training_plan.measure,
-            unit=training_plan.unit,
-            unigram_nats=training_plan.unigram_nats,
-            device=device,
-            progress=job.progress,
-            run_dir=job.run_dir,
-            resume=job.resume,
-            tensorboard=job.tensorboard,
-            identity=job.identity,
-        )
-        trainer = Trainer(network, config, run)
-        log = trainer.fit()
-        job.summary.update(trainer.summary())
-    return network, log
+        trainer = Trainer(network, config, plan(network, device), options)
+        return network, trainer.fit(), trainer.summary()
 
 
 def check_precision(precision: str, device: torch.device) -> None:
@@ -102,16 +74,19 @@ class NeuralFamily:
         """Train a model from weights initialised by the seed."""
         counts = np.bincount(data.train.ids, minlength=data.vocabulary.size).astype(np.float64)
 
+        vocabulary, options = data.vocabulary, data.options
+
         def plan(network: Network, device: torch.device) -> TrainingPlan:
             return TrainingPlan(
                 source=training_source(data, config, network, device),
                 objective=next_token,
-                validate=_validation(NeuralModel(network, data.vocabulary, data.context), data.valid, config),
+                validate=_validation(NeuralModel(network, vocabulary, options.context), data.valid, config),
                 unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # loss not in nats
             )
 
-        network, log = fit(data, config, lambda: self.build(config, data.vocabulary, counts), plan)
-        return NeuralModel(network, data.vocabulary, data.context, log)
+        network, log, summary = fit(options, config, lambda: self.build(config, vocabulary, counts), plan)
+        data.summary.update(summary)
+        return NeuralModel(network, vocabulary, options.context, log)
 
     def files(self, lm: NeuralModel) -> dict[str, bytes]:
         """Files of a saved model: weights and training log."""
@@ -149,9 +124,9 @@ def training_source(data: TrainingData, config: Any, network: Network, device: t
     """Batches of lines or of one stream; a network with a window reads at most a window at once."""
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
-    if data.context == "stream":
-        return StreamBatches(data.train.ids, config, data.seed, device)
-    return LineBatches(data.train.ids, data.vocabulary.bos, data.vocabulary.eos, config, data.seed, device)
+    if data.options.context == "stream":
+        return StreamBatches(data.train.ids, config, data.options.seed, device)
+    return LineBatches(data.train.ids, data.vocabulary.bos, data.vocabulary.eos, config, data.options.seed, device)
 
 
 def _validation(model: NeuralModel, valid: EncodedText | None, config: Any) -> Callable[[], float] | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.neural.device import select_device
@@ -39,9 +39,10 @@ class Throughput:
 def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: float) -> Throughput:
     """Train for about `seconds` from random weights after a warm-up, then score a small part of the text."""
     first = _truncate(data.train, LONGEST_PART)
-    run = dataclasses.replace(data, train=first, valid=None, run_dir=None, summary={})
+    options = RunOptions(seed=data.options.seed, context=data.options.context, device=data.options.device)
+    run = dataclasses.replace(data, train=first, valid=None, options=options, summary={})
     limits: dict[str, Any] = {"epochs": ENDLESS, "stop_after": 0, "validations": 0, "schedule": "constant"}
-    device = select_device(data.device)
+    device = select_device(options.device)
     limits |= {"max_seconds": seconds, "log_every": LOG_EVERY[device.type]}
     warm_up = seconds if device.type == "cuda" else SHORTEST  # a GPU selects kernels for each config
     with warnings.catch_warnings():
@@ -54,7 +55,7 @@ def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: floa
         training = run.summary["train_tokens_processed"] / max(1e-6, run.summary["train_seconds"])
     validation = _scoring_speed(mean_nats, model, first)
     evaluation = validation
-    if data.context != "line":
+    if options.context != "line":
         evaluation = _scoring_speed(token_log_probs, model, first)
     return Throughput(training, validation, evaluation, time.perf_counter() - start)
 

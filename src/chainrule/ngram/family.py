@@ -35,8 +35,8 @@ def train(data: TrainingData, config: Config) -> NgramModel:
     """Train an n-gram model: count n-grams and smooth."""
     if config.smoothing not in SMOOTHINGS:
         raise ConfigError(f"smoothing is '{config.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
-    data.progress("counting n-grams", 0, None)
-    return NgramModel(_engine(data, config), data.vocabulary, data.context, config.is_normalized)
+    data.options.progress("counting n-grams", 0, None)
+    return NgramModel(_engine(data, config), data.vocabulary, data.options.context, config.is_normalized)
 
 
 def _engine(data: TrainingData, config: Config) -> Engine:
@@ -44,30 +44,30 @@ def _engine(data: TrainingData, config: Config) -> Engine:
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"
     needed = data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)  # upper estimate of training in memory
-    if data.memory is not None and needed > data.memory:
+    if data.options.memory_limit is not None and needed > data.options.memory_limit:
         if not is_compiled or config.entropy_prune:
             what = "entropy pruning" if config.entropy_prune else config.smoothing
             raise ConfigError(
                 f"{what} works in memory and may take {-(-needed >> 20)} MiB; raise --memory, or use "
                 "modified-kneser-ney without entropy pruning"
             )
-        return _train_external(data, config, names, data.memory)
+        return _train_external(data, config, names, data.options.memory_limit)
     if is_compiled and not config.entropy_prune:
-        return engines.train(data.train.ids, config, data.vocabulary, data.context, names)
+        return engines.train(data.train.ids, config, data.vocabulary, data.options.context, names)
     if is_compiled:
         exact = replace(config, layout="fast", bits=0)  # quantised once, after pruning
-        tables = engines.to_tables(engines.train(data.train.ids, exact, data.vocabulary, data.context))
+        tables = engines.to_tables(engines.train(data.train.ids, exact, data.vocabulary, data.options.context))
     else:
-        counts = engines.count(data.train.ids, config.order, data.vocabulary, data.context)
+        counts = engines.count(data.train.ids, config.order, data.vocabulary, data.options.context)
         weights = _weights(counts, data, config) if config.smoothing == "jelinek-mercer" else None
-        data.progress(f"smoothing: {config.smoothing}", 0, None)
-        starts_at_bos = data.context == "stream" and config.smoothing in ("add-k", "laplace")
+        data.options.progress(f"smoothing: {config.smoothing}", 0, None)
+        starts_at_bos = data.options.context == "stream" and config.smoothing in ("add-k", "laplace")
         counts = copy_eos_contexts_to_bos(counts) if starts_at_bos else counts
         tables = replace(estimate(counts, config, weights), starts_at_bos=starts_at_bos)
     return engines.from_tables(
-        entropy_prune(tables, data.vocabulary, config.entropy_prune, data.progress),
+        entropy_prune(tables, data.vocabulary, config.entropy_prune, data.options.progress),
         data.vocabulary,
-        data.context,
+        data.options.context,
         config.is_normalized,
         names=names,
         layout=config.layout,
@@ -83,11 +83,11 @@ def _train_external(data: TrainingData, config: Config, names: Sequence[str] | N
             data.train.ids,
             config,
             data.vocabulary,
-            data.context,
+            data.options.context,
             names,
             memory=memory,
             folder=scratch.path,
-            progress=lambda done, of: data.progress("counting n-grams within the limit", done, of),
+            progress=lambda done, of: data.options.progress("counting n-grams within the limit", done, of),
         )
     except BaseException:
         scratch.remove()
@@ -102,8 +102,10 @@ def _weights(counts: Counts, data: TrainingData, config: Config) -> list[Floats]
         train_counts, held_out = counts, data.valid.ids
     else:
         train_ids, held_out = _hold_out(data.train.ids, data.vocabulary.eos)
-        train_counts = engines.count(train_ids, config.order, data.vocabulary, data.context)
-    weights = estimate_lambdas(train_counts, held_out, data.context, config.buckets, progress=data.progress)
+        train_counts = engines.count(train_ids, config.order, data.vocabulary, data.options.context)
+    weights = estimate_lambdas(
+        train_counts, held_out, data.options.context, config.buckets, progress=data.options.progress
+    )
     return expand_lambdas(counts, weights, config.buckets)
 
 

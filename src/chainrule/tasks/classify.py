@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation import classification
 from chainrule.lm import Floats, Ids
@@ -34,7 +35,7 @@ from chainrule.tasks.classify_report import (
     validation_metrics,
 )
 from chainrule.tasks.model import TaskModel
-from chainrule.tasks.run_options import RunOptions, digest_texts, warn_if_all_unknown
+from chainrule.tasks.run_options import digest_texts, make_origin, warn_if_all_unknown
 from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -221,13 +222,13 @@ def train(
     `valid`, the best epoch is kept and the temperature is fitted on those texts. `column` and `label` name the
     columns of JSON Lines or of a table.
     """
-    options = RunOptions.merge(options, chosen)
+    options = RunOptions.merge(options, chosen).check_output()
     check_family(family, pretrained=pretrained, vectors=vectors)
     examples, held_out = _read(data, column, label), None if valid is None else _read(valid, column, label)
     counts = count_labels(examples)
     if held_out is not None:
         encode_labels(held_out, counts)  # reject unknown labels before any work
-    origin = options.origin("classify", examples.name, digest_texts([*examples.texts, *examples.labels]))
+    origin = make_origin(options, "classify", examples.name, digest_texts([*examples.texts, *examples.labels]))
     if family == "ngram":
         posterior, config, metrics = classify_ngram.train(examples, counts, tokenizer, options, chosen)
         warn_if_all_unknown(posterior.tokenizer)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.neural import weights
@@ -15,16 +16,17 @@ from chainrule.neural.device import select_device
 from chainrule.neural.encoders import classifier
 from chainrule.neural.encoders.classifier import ClassifierCollator, ClassifyConfig, TextClassifier
 from chainrule.neural.encoders.encoder import add_boundaries
-from chainrule.neural.family import TrainingPlan, fit
+from chainrule.neural.family import fit
 from chainrule.neural.probes import saliency
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks.classify_report import Span
 from chainrule.tasks.initialization import LINE_BREAKS, PretrainedSources, initialize
-from chainrule.tasks.run_options import RunOptions
+from chainrule.tasks.run_options import identify
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.trainer import TrainingPlan
 
 EXPLANATIONS = ("gradient", "attention")
 
@@ -100,12 +102,12 @@ def train(
     ids = [encode(part.texts, tokenizer, config.longest, part.name) for part in parts]
     labels = [np.array([numbers[label] for label in part.labels], dtype=np.int64) for part in parts]
     texts = [t for p in parts for t in (p.texts, p.labels)]
-    job = options.job("classify", config, texts, {"text": tokenizer}, initialization.digest)
+    options = identify(options, "classify", config, texts, [tokenizer], initialization.digest)
 
     def plan(network: TextClassifier, device: Any) -> TrainingPlan:
         initialization.apply(network.reader)
         collate = ClassifierCollator(ids[0], labels[0], class_weights, tokenizer.eos, device)
-        source = ExampleBatches(np.array([len(text) for text in ids[0]]), collate, config, job.seed)
+        source = ExampleBatches(np.array([len(text) for text in ids[0]]), collate, config, options.seed)
 
         def validate() -> float:
             return classifier.error_rate(classifier.log_probs(network, ids[1]), labels[1], class_weights)
@@ -118,9 +120,11 @@ def train(
         )
 
     start = time.perf_counter()
-    network, log = fit(job, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan)
+    network, log, summary = fit(
+        options, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan
+    )
     seconds = round(time.perf_counter() - start, 3)
-    metrics = {"train_texts": len(data), "train_seconds": seconds, **job.summary, **initialization.metrics}
+    metrics = {"train_texts": len(data), "train_seconds": seconds, **summary, **initialization.metrics}
     return NeuralClassifier(network, tokenizer), config, metrics, log
 
 

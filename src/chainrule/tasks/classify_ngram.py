@@ -14,7 +14,7 @@ from chainrule import config as settings
 from chainrule import families
 from chainrule.api import split_settings
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import TrainingData
+from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import AnyModel, Floats, Ids
@@ -22,7 +22,6 @@ from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import Content, VerifiedDir
 from chainrule.tasks.classify_report import Span
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from chainrule.text.lines import cut_lines
@@ -76,8 +75,7 @@ class NgramClassifier:
                 valid=None,
                 vocabulary=trained_tokenizer.vocabulary,
                 names=trained_tokenizer.names,
-                seed=seed,
-                progress=progress,
+                options=RunOptions(seed=seed, progress=progress),
             )
             models.append(families.get("ngram").train(training_data, config.ngram))
         return cls(_prior(counts), trained_tokenizer, tuple(models))

@@ -17,6 +17,7 @@ import numpy as np
 
 from chainrule import api
 from chainrule import config as settings
+from chainrule.data.training_data import RunOptions
 from chainrule.embeddings.formats import initial_embeddings, read_vectors
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats
@@ -24,7 +25,7 @@ from chainrule.neural import weights
 from chainrule.neural.encoders import pretraining
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, architecture
 from chainrule.tasks.pretrain import Pretrained
-from chainrule.tasks.run_options import RunOptions, make_tokenizer
+from chainrule.tasks.run_options import make_tokenizer
 from chainrule.tokenizers.config import KINDS
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 

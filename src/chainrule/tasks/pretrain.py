@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from chainrule import config as settings
 from chainrule import model_folder
 from chainrule.api import resolve_tokenizer, split_settings
 from chainrule.data.encoded import EncodedText
-from chainrule.data.training_data import Job
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.neural import weights
@@ -20,18 +20,19 @@ from chainrule.neural.device import select_device
 from chainrule.neural.encoders import pretraining
 from chainrule.neural.encoders.encoder import TextEncoder, architecture
 from chainrule.neural.encoders.pretraining import PredictionMetrics, PretrainConfig, PretrainingNetwork
-from chainrule.neural.family import TrainingPlan, fit
+from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
-from chainrule.tasks.run_options import RunOptions
+from chainrule.tasks.run_options import digest_texts, make_origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.trainer import TrainingPlan
 
 if TYPE_CHECKING:
     import torch
@@ -153,7 +154,7 @@ def train(
     **chosen: Any,
 ) -> Pretrained:
     """Pretrain an encoder; `chosen` holds tokenizer settings (`min_count`) and encoder settings (`hidden`)."""
-    options = RunOptions.merge(options, chosen)
+    options = RunOptions.merge(options, chosen).check_output()
     tokenizer_settings, encoder_settings = split_settings(chosen)
     config = settings.build_config(PretrainConfig, {"family": family, **encoder_settings}, "model", family)
     corpora = [Corpus.of(source_text) for source_text in (text, valid) if source_text is not None]
@@ -162,12 +163,14 @@ def train(
         _pieces(corpus, trained_tokenizer, config.longest, options.progress) for corpus in corpora
     )
     digests = [corpus.digest() for corpus in corpora]
-    job = _job(options, config, digests, trained_tokenizer)
-    origin = options.origin("pretrain", corpora[0].name, digests[0])
+    options = options.with_identity(
+        {"task": "pretrain"}, config, digests, [digest_texts([trained_tokenizer.to_json()])], seed=options.seed
+    )
+    origin = make_origin(options, "pretrain", corpora[0].name, digests[0])
 
     def plan(network: PretrainingNetwork, device: "torch.device") -> TrainingPlan:
         source = ExampleBatches(
-            segments.lengths, lambda rows: network.collate(*segments.rows(rows)), config, job.seed
+            segments.lengths, lambda rows: network.collate(*segments.rows(rows)), config, options.seed
         )
         validate = (
             (lambda: pretraining.mean_nats(_evaluate(network, valid_segments[0]))) if valid_segments else None
@@ -175,11 +178,13 @@ def train(
         return TrainingPlan(source=source, objective=pretraining.pretraining_loss, validate=validate)
 
     start = time.perf_counter()
-    network, log = fit(job, config, lambda: pretraining.build(config, trained_tokenizer.vocabulary), plan)
+    network, log, summary = fit(
+        options, config, lambda: pretraining.build(config, trained_tokenizer.vocabulary), plan
+    )
     metrics: dict[str, Any] = {
         "train_tokens": int(np.count_nonzero(segments.ids != trained_tokenizer.bos)),
         "train_seconds": round(time.perf_counter() - start, 3),
-        **job.summary,
+        **summary,
     }
     return Pretrained(
         network=network,
@@ -220,9 +225,3 @@ def _pieces(corpus: Corpus, tokenizer: Tokenizer, longest: int, progress: Progre
     if not (text.words and len(segments.starts)):
         raise InputError(f"{corpus.name} holds no words, or none of the vocabulary; give a text with words")
     return segments
-
-
-def _job(options: RunOptions, config: PretrainConfig, digests: list[str], tokenizer: Tokenizer) -> Job:
-    """Create the training job; texts are identified by their digests, since they may not fit into memory."""
-    job = options.job("pretrain", config, [], {"text": tokenizer})
-    return replace(job, identity=job.identity | {"text": digests})

@@ -12,23 +12,25 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from chainrule.data.char_vocabulary import CharVocabulary
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Ids
 from chainrule.neural import weights
 from chainrule.neural.device import device_of, select_device
 from chainrule.neural.encoders import tagger
 from chainrule.neural.encoders.tagger import TagBatch, TagCollator, TagConfig, TagNetwork
-from chainrule.neural.family import TrainingPlan, fit
+from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.model_dir import translate_config_errors
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
 from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize
-from chainrule.tasks.run_options import RunOptions, digest_texts
+from chainrule.tasks.run_options import digest_texts, identify, make_origin
 from chainrule.tasks.tagset import TagReport, TagSet, bilou_to_bioes, evaluate_tags
 from chainrule.text.conll import TaggedSentence, read_tagged
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.trainer import TrainingPlan
 
 __all__ = ["Config", "TagReport", "Tagger", "load", "train"]
 
@@ -198,7 +200,7 @@ def train(
     Words are lower-cased by default; the character encoder sees their original spelling. The encoder may start from
     a `pretrain` folder or from a file of word vectors.
     """
-    options = RunOptions.merge(options, chosen)
+    options = RunOptions.merge(options, chosen).check_output()
     data, name = read_sentences(tagged, column)
     valid_data, valid_name = read_sentences(valid, column) if valid else ((), "")
     if tokenizer == "word" or (tokenizer is None and pretrained is None):
@@ -214,18 +216,18 @@ def train(
     gold = tag_set.gold(valid_data, valid_name)
     training = _TaggerTraining(initialization, tag_set, spellings, data, valid_data, gold, column, options.seed)
     texts = [_digest_lines(data), _digest_lines(valid_data)]
-    job = options.job("tag", config, texts, {"text": initialization.tokenizer}, initialization.digest)
-    origin = options.origin("tag", name, digest_texts(texts[0]))
+    options = identify(options, "tag", config, texts, [initialization.tokenizer], initialization.digest)
+    origin = make_origin(options, "tag", name, digest_texts(texts[0]))
     start = time.perf_counter()
-    network, log = fit(
-        job, config, lambda: build(config, initialization.tokenizer, tag_set, spellings), training.plan
+    network, log, summary = fit(
+        options, config, lambda: build(config, initialization.tokenizer, tag_set, spellings), training.plan
     )
     metrics = {
         "train_sentences": len(data),
         "train_words": sum(len(s.words) for s in data),
         **initialization.metrics,
     }
-    metrics |= {"train_seconds": round(time.perf_counter() - start, 3), **job.summary}
+    metrics |= {"train_seconds": round(time.perf_counter() - start, 3), **summary}
     metrics |= training.figures(network)
     if metrics.get("valid_f1") == 0:
         _warn_no_spans(config, metrics)

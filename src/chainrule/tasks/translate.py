@@ -12,6 +12,7 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule.api import split_settings
+from chainrule.data.training_data import RunOptions
 from chainrule.decoding import beam
 from chainrule.decoding.detokenizer import Continuation
 from chainrule.decoding.generate import generate
@@ -24,14 +25,15 @@ from chainrule.neural.device import device_of, select_device
 from chainrule.neural.encoders import conditional_lm
 from chainrule.neural.encoders.conditional_lm import BATCH_SIZE, ConditionalLM, mean_nats
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
-from chainrule.neural.family import TrainingPlan, fit
+from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
-from chainrule.tasks.run_options import RunOptions, digest_texts, make_tokenizer
+from chainrule.tasks.run_options import digest_texts, identify, make_origin, make_tokenizer
 from chainrule.text.parallel import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.trainer import TrainingPlan
 
 if TYPE_CHECKING:
     from chainrule.tasks.translate_report import TranslationReport
@@ -287,7 +289,7 @@ def train(
     **chosen: Any,
 ) -> Translator:
     """Train on sentence pairs, two files or one table; `chosen` holds tokenizer and model settings."""
-    options = RunOptions.merge(options, chosen)
+    options = RunOptions.merge(options, chosen).check_output()
     tokenizer_settings, model_settings = split_settings(chosen)
     config = settings.build_config(PairConfig, {"family": family, **model_settings}, "model")
     data, valid_data = (_read_pairs(texts) for texts in (pairs, valid))
@@ -298,8 +300,8 @@ def train(
     texts = [
         text for corpus in (data, valid_data) if corpus is not None for text in (corpus.sources, corpus.targets)
     ]
-    job = options.job("translate", config, texts, {"source": source, "target": target})
-    origin = options.origin("translate", data.name, digest_texts([*data.sources, *data.targets]))
+    options = identify(options, "translate", config, texts, [source, target])
+    origin = make_origin(options, "translate", data.name, digest_texts([*data.sources, *data.targets]))
 
     def plan(network: PairNetwork, device: Any) -> TrainingPlan:
         collate = PairCollator(*encoded, target.vocabulary, device)
@@ -308,18 +310,18 @@ def train(
         if valid_encoded is not None:
             valid_batches = PairCollator(*valid_encoded, target.vocabulary, device)
             validate = lambda: mean_nats(network, valid_batches)  # noqa: E731
-        examples = ExampleBatches(lengths, collate, config, job.seed)
+        examples = ExampleBatches(lengths, collate, config, options.seed)
         return TrainingPlan(source=examples, objective=pair_loss, validate=validate)
 
     start = time.perf_counter()
-    network, log = fit(
-        job, config, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
+    network, log, summary = fit(
+        options, config, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
     )
     metrics: dict[str, Any] = {
         "train_pairs": len(encoded[0]),
         "train_seconds": round(time.perf_counter() - start, 3),
     }
-    metrics |= job.summary
+    metrics |= summary
     if valid_encoded is not None:
         nats = mean_nats(network, PairCollator(*valid_encoded, target.vocabulary, device_of(network)))
         metrics |= {"valid_nats_per_token": nats, "valid_perplexity": float(np.exp(min(nats, 700)))}

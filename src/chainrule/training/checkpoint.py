@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,11 @@ class Checkpoint:
     state: dict[str, Tensor]  # RNG states, carried states, best weights, average
     position: dict[str, Any]  # every scalar: epoch, step, best, …
     identity: dict[str, Any]  # must match on resume: config, text, tokenizer, seed, context, family
+
+    def carried(self) -> list[Tensor]:
+        """States that are carried from one batch to the next."""
+        names = (f"carried.{i}" for i in range(len(self.state)))
+        return [self.state[name] for name in takewhile(self.state.__contains__, names)]
 
 
 def save(run_dir: Path, checkpoint: Checkpoint) -> None:
@@ -105,6 +112,30 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None
             line for name in changed for line in _differences(name, then.get(name), now.get(name))
         )
         raise UsageError(f"{differences}; use what the checkpoint was written with, or {REMEDY}")
+
+
+def check_scalars(fields: Any, expected: Mapping[str, Any], source: str) -> None:
+    """Raise ModelFileError for scalars with unexpected names or types, or non-finite numbers."""
+    is_complete = isinstance(fields, dict) and ("plateau" in fields or "plateau" not in expected)
+    if not is_complete or not fields.keys() <= expected.keys():
+        raise ModelFileError(f"{source} has invalid progress fields; {REMEDY}")
+    for name, value in fields.items():
+        parts = value if isinstance(value, list) else [value]
+        if name == "words":
+            is_expected = isinstance(value, list) and all(isinstance(part, str) for part in parts)
+        elif name == "plateau":
+            is_expected = isinstance(value, dict)
+        else:
+            is_number = all(map(_is_number, parts)) and (type(expected[name]) is not int or type(value) is int)
+            is_expected = is_number or (value is None and expected[name] is None)
+            is_expected = is_expected and isinstance(value, list) == isinstance(expected[name], list)
+        if not is_expected:
+            raise ModelFileError(f"{source} has the invalid value {value!r:.40} for {name}; {REMEDY}")
+
+
+def _is_number(value: Any) -> bool:
+    """Whether the value is a finite float or an integer from -1 to 2⁵³ − 1."""
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and -1 <= value < 1 << 53)
 
 
 def _what_changed(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:

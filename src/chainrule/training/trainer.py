@@ -1,4 +1,4 @@
-"""Training loop: epochs, learning-rate schedule, validation, checkpoints, early stopping and diagnostics."""
+"""Training loop: epochs, learning-rate schedule, validation, weight averaging, checkpoints, diagnostics, logs."""
 
 import dataclasses
 import math
@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ModelFileError
-from chainrule.progress import Progress, silent
+from chainrule.progress import Progress
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec, spec_of
 from chainrule.training import checkpoint, diagnostics, optimizers, schedules
@@ -34,305 +35,28 @@ from chainrule.training.step import (
     CudaGraphStepper,
     EagerStepper,
     Objective,
-    Tensors,
     TrainingStep,
 )
 
-PARTS = 10_000  # resolution of the progress bar
-BOUND = 0.99  # |h| above it counts as saturated
+PROGRESS_STEPS = 10_000  # resolution of the progress bar
+SATURATED = 0.99  # |h| above it counts as saturated
 FIRST_STEPS = 200  # steps in which a high loss is normal
-NO_PARTS: ParameterFields = {}
-
-
-class TrainingMetrics:
-    """Turns accumulated step statistics into log lines, progress and diagnostics."""
-
-    def __init__(self, config: Training, run: "Run") -> None:
-        self.config, self.run = config, run
-        self.started = time.perf_counter()
-        self.before = 0.0  # seconds before the resumption
-        self.read_at = self.started
-        self.loss = float("nan")
-
-    def start_clock(self, position: "Position") -> None:
-        """Start the clock, continuing from a resumed position."""
-        self.started = self.read_at = time.perf_counter()
-        self.before = position.seconds
-
-    def seconds(self) -> float:
-        """Training time, including that before a resumption."""
-        return self.before + time.perf_counter() - self.started
-
-    def log_step(
-        self,
-        seen: Any,
-        position: "Position",
-        rate: float,
-        fraction: float,
-        log: TrainLog,
-        parts: ParameterFields = NO_PARTS,
-    ) -> None:
-        """Write one log line from the statistics and reset them; `parts` are per-parameter fields."""
-        sums = seen.tolist()
-        now = time.perf_counter()
-        steps, tokens = max(1.0, sums[STEPS]), max(1.0, sums[TOKENS])
-        speed = tokens / max(1e-9, now - self.read_at)
-        self.read_at = now
-        self.loss = sums[NATS] / tokens
-        position.sums = [a + sums[i] for a, i in zip(position.sums, (NATS, TOKENS, CLIPPED, STEPS), strict=True)]
-        if position.tokens is not None:
-            position.tokens += round(sums[TOKENS])
-        position.norms.append(sums[NORM] / steps)
-        position.largest_norm = max(position.largest_norm, sums[LARGEST_NORM])
-        log.write(
-            step=position.step,
-            epoch=position.epoch,
-            loss=self.loss,
-            learning_rate=rate,
-            gradient_norm=sums[NORM] / steps,
-            largest_gradient_norm=sums[LARGEST_NORM],
-            clipped=sums[CLIPPED] / steps,
-            **parts,
-            tokens_per_second=speed,
-            seconds=self.seconds(),
-        )
-        seen.zero_()
-        self.show_progress(position, fraction, speed)
-
-    def show_progress(self, position: "Position", fraction: float, speed: float) -> None:
-        """Update the progress bar."""
-        if self.run.measure == "nats":
-            best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
-            now = f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}"
-        else:
-            best = "" if position.best is None else f", validation error {position.best:.2%}"
-            now = f"loss {self.loss:.3g}{best}"
-        what = (
-            f"training: epoch {position.epoch + 1} of {self.config.epochs}, {now}, {speed:,.0f} {self.run.unit}/s"
-        )
-        self.run.progress(what, int(PARTS * min(1.0, fraction)), PARTS)
-
-    def log_validation(self, loss: float, position: "Position", log: TrainLog) -> None:
-        """Write a validation log line."""
-        is_nats = self.run.measure == "nats"
-        figures = {"nats": loss, "perplexity": math.exp(min(loss, 700))} if is_nats else {"error": loss}
-        log.write(
-            event="validation",
-            step=position.step,
-            epoch=position.epoch,
-            **figures,
-            best=position.best,
-            seconds=self.seconds(),
-        )
-        self.read_at = time.perf_counter()
-
-    def diagnose(self, network: Any, state: Tensors | None, position: "Position") -> Iterator[str]:
-        """Yield diagnostics at the end of an epoch; each is also issued as a warning."""
-        nats, tokens, clipped, steps = position.sums
-        norms = (*position.norms, position.largest_norm) if position.norms else ()
-        position.sums, position.norms, position.largest_norm = [0.0] * 4, [], 0.0
-        if tokens:
-            position.train_history.append(nats / tokens)
-        is_time = position.step >= FIRST_STEPS or position.epoch >= self.config.epochs
-        facts = diagnostics.RunStatistics(
-            epochs_done=position.epoch,
-            loss=nats / tokens if tokens and is_time else None,
-            unigram_loss=self.run.unigram_nats,
-            clipped_share=clipped / steps if steps else 0.0,
-            gradient_norms=norms,
-            saturated_share=_saturated(network, state),
-            train_history=tuple(position.train_history),
-            valid_history=tuple(position.history) if self.run.measure == "nats" else (),
-            valid_epochs=tuple(position.history_epochs) if self.run.measure == "nats" else (),
-            learning_rate=self.config.learning_rate,
-        )
-        for name, message in diagnostics.diagnose(facts).items():
-            if name not in position.words:  # report each only once
-                position.words.append(name)
-                warnings.warn(message, ChainruleWarning, stacklevel=2)
-                yield message
-
-
-def _saturated(network: Any, state: Tensors | None) -> float | None:
-    """Share of saturated values in the state; None if the state is unbounded."""
-    bounded = getattr(network, "saturating_states", None)
-    values = bounded(state) if bounded is not None and state is not None else ()
-    if not values:
-        return None
-    return float((torch.cat([v.flatten() for v in values]).abs() > BOUND).float().mean())
-
-
-def capture_state(trainer: "Trainer") -> Checkpoint:
-    """Collect everything the rest of the run depends on."""
-    state = {"rng.cpu": torch.get_rng_state()}
-    if trainer.run.device.type == "cuda":
-        state["rng.cuda"] = torch.cuda.get_rng_state(trainer.run.device)
-    for i, tensor in enumerate(trainer.stepper.state or ()):
-        state[f"carried.{i}"] = tensor
-    for name in ("best", "average"):
-        tensor = getattr(trainer, name)
-        if tensor is not None:
-            state[name] = tensor
-    state["seen"], state["blame"] = trainer.step.statistics, trainer.step.gradient_stats.sums
-    trainer.position.plateau = trainer.plateau.to_json()
-    trainer.position.log_size = trainer.log.size
-    named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
-    return Checkpoint(
-        weights={name: tensor.detach() for name, tensor in named.items()},
-        optimizer=optimizers.state_tensors(trainer.step.optimizer),
-        state=state,
-        position=dataclasses.asdict(trainer.position),
-        identity=trainer.run.identity,
-    )
-
-
-def restore_state(trainer: "Trainer", saved: Checkpoint) -> None:
-    """Restore a trainer from a checkpoint; raise ModelFileError if it does not fit."""
-    _check(trainer, saved)
-    device = trainer.run.device
-    named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
-    with torch.no_grad():
-        for name, tensor in named.items():
-            tensor.copy_(saved.weights[name])
-    optimizers.restore(trainer.step.optimizer, saved.optimizer)
-    trainer.step.statistics.copy_(saved.state["seen"])
-    if "blame" in saved.state:  # missing in older checkpoints
-        trainer.step.gradient_stats.sums.copy_(saved.state["blame"])
-    trainer.best, trainer.average = (_moved(saved.state.get(name), device) for name in ("best", "average"))
-    carried = [saved.state[f"carried.{i}"].to(device) for i in range(_carried(saved))]
-    if trainer.stepper.state is None:
-        trainer.stepper.state = tuple(carried) or None
-    else:
-        for old, new in zip(trainer.stepper.state, carried, strict=True):
-            old.copy_(new)
-    trainer.position.tokens = None  # unknown in older checkpoints
-    for key, value in saved.position.items():
-        setattr(trainer.position, key, value)
-    trainer.plateau = trainer.plateau.from_json(trainer.config, saved.position["plateau"])
-    torch.set_rng_state(saved.state["rng.cpu"])
-    if device.type == "cuda" and "rng.cuda" in saved.state:
-        torch.cuda.set_rng_state(saved.state["rng.cuda"], device)
-
-
-def _check(trainer: "Trainer", saved: Checkpoint) -> None:
-    """Compare every tensor and scalar of a checkpoint with the run to be resumed.
-
-    Older versions wrote fewer scalars and no "blame"; the carried states depend on the source.
-    """
-    folder = trainer.run.run_dir
-    source = NAME if folder is None else str(folder / NAME)
-    named = dict(trainer.network.named_parameters()) | dict(trainer.network.named_buffers())
-    flat = spec_of(trainer.step.flat.weights)
-    state = {"rng.cpu": spec_of(torch.get_rng_state()), "seen": spec_of(trainer.step.statistics)}
-    optional = {
-        "rng.cuda": TensorSpec("uint8", (None,)),
-        "blame": spec_of(trainer.step.gradient_stats.sums),
-        "best": flat,
-        "average": flat,
-        **{name: spec_of(tensor) for name, tensor in saved.state.items() if name.startswith("carried.")},
-    }
-    optimizer = {name: spec_of(tensor) for name, tensor in optimizers.state_tensors(trainer.step.optimizer).items()}
-    tensors.check(saved.weights, {name: spec_of(tensor) for name, tensor in named.items()}, source)
-    tensors.check_specs(saved.state, state, source, optional)
-    for name, tensor in saved.state.items():
-        if name in ("best", "average") or name.startswith("carried."):
-            tensors.check_finite(np.asarray(tensor), f"{source}: {name}")
-    _check_carried(trainer, saved, source)
-    if optimizer.keys() == saved.optimizer.keys():  # else optimizers.restore raises
-        tensors.check(saved.optimizer, optimizer, source)
-    _check_position(saved.position, type(trainer.position)(), source)
-    _check_position(saved.position["plateau"], trainer.plateau.to_json(), source)
-
-
-def _check_position(fields: Any, template: Any, source: str) -> None:
-    """Raise ModelFileError for scalars with unexpected names or types, or non-finite numbers."""
-    expected = dict(template) if isinstance(template, dict) else dataclasses.asdict(template)
-    if (
-        not isinstance(fields, dict)
-        or not fields.keys() <= expected.keys()
-        or "plateau" in expected.keys() - fields.keys()
-    ):
-        raise ModelFileError(f"{source} has invalid progress fields; {REMEDY}")
-    for name, value in fields.items():
-        parts = value if isinstance(value, list) else [value]
-        if name == "words":
-            is_expected = isinstance(value, list) and all(isinstance(part, str) for part in parts)
-        elif name == "plateau":
-            is_expected = isinstance(value, dict)
-        else:
-            is_number = all(map(_is_number, parts)) and (type(expected[name]) is not int or type(value) is int)
-            is_expected = is_number or (value is None and expected[name] is None)
-            is_expected = is_expected and isinstance(value, list) == isinstance(expected[name], list)
-        if not is_expected:
-            raise ModelFileError(f"{source} has the invalid value {value!r:.40} for {name}; {REMEDY}")
-
-
-def _is_number(value: Any) -> bool:
-    """Whether the value is a finite float or an integer from -1 to 2⁵³ − 1."""
-    return (type(value) is float and math.isfinite(value)) or (type(value) is int and -1 <= value < 1 << 53)
-
-
-def _check_carried(trainer: "Trainer", saved: Checkpoint, source: str) -> None:
-    """Raise ModelFileError if carried states do not have the network's shapes; dimension 1 may be time."""
-    carried = [saved.state.get(f"carried.{i}") for i in range(_carried(saved))]
-    if not carried:
-        return
-    first = carried[0]
-    rows = len(first) if first is not None and first.ndim else 0
-    initial = trainer.network.start(rows) if rows else ()
-
-    def outline(tensor: Tensor) -> tuple[Any, ...]:
-        return tensor.dtype, tensor.ndim, tensor.shape[:1], tensor.shape[2:]
-
-    is_expected = [outline(tensor) for tensor in carried if tensor is not None] == [outline(t) for t in initial]
-    if not is_expected:
-        raise ModelFileError(f"{source} holds states that are not this network's; {REMEDY}")
-
-
-def _carried(saved: Checkpoint) -> int:
-    return sum(name.startswith("carried.") for name in saved.state)
-
-
-def _moved(tensor: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if tensor is None else tensor.to(device)
-
-
-def update_(average: Tensor, weights: Tensor, kind: Averaging, decay: float, n: int) -> None:
-    """Add `weights` (N,) as the n-th sample, n = 1, 2, …, to `average` (N,) in place; the first is copied.
-
-    `decay` is the retained share of an exponential moving average.
-    """
-    if kind != "none":
-        average.lerp_(weights.detach(), _share(kind, decay, n))  # a ← a + share·(w − a)
-
-
-def _share(kind: Averaging, decay: float, n: int) -> float:
-    """Weight of the new sample: 1/n for the mean; 1 at first, then 1 − decay for ema."""
-    return 1 / n if kind == "mean" or n == 1 else 1 - decay
-
+SETTLED = 0.05  # share of the time limit before which the speed estimate is unreliable
 
 Validate = Callable[[], float]
 """Return the validation loss in nats per token, or an error rate; lower is better."""
 
-SETTLED = 0.05  # share of the time limit before which the speed estimate is unreliable
 
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """Data, objective and environment of a run, in addition to network and config."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingPlan:
+    """Batches, objective and validation of a training run."""
 
     source: BatchSource
     objective: Objective
     validate: Validate | None
-    device: torch.device
-    progress: Progress = silent
-    run_dir: Path | None = None  # folder of the checkpoint and the log
-    resume: bool = False
-    tensorboard: Path | None = None
-    identity: dict[str, Any] = field(default_factory=dict)  # must match that of a checkpoint to resume
-    unigram_nats: float = float("inf")  # loss of the unigram distribution
     measure: Literal["nats", "error"] = "nats"  # unit of `validate`: nats per token, or an error rate
     unit: str = "tokens"  # name of a target unit, for the displayed speed
+    unigram_nats: float = float("inf")  # loss of the unigram distribution
 
 
 @dataclass
@@ -360,39 +84,48 @@ class Position:
     log_size: int = 0
     words: list[str] = field(default_factory=list)  # keys of the diagnostics already reported
 
+    def add(self, sums: list[float]) -> None:
+        """Add the step statistics of one log line."""
+        self.sums = [a + sums[i] for a, i in zip(self.sums, (NATS, TOKENS, CLIPPED, STEPS), strict=True)]
+        if self.tokens is not None:
+            self.tokens += round(sums[TOKENS])
+        self.norms.append(sums[NORM] / max(1.0, sums[STEPS]))
+        self.largest_norm = max(self.largest_norm, sums[LARGEST_NORM])
+
 
 class Trainer:
     """Trains one network; call `fit`."""
 
-    def __init__(self, network: nn.Module, config: Training, run: Run) -> None:
-        self.network, self.config, self.run = network, config, run
-        config.check_validation(run.validate is not None)
+    def __init__(self, network: nn.Module, config: Training, plan: TrainingPlan, options: RunOptions) -> None:
+        self.network, self.config, self.plan, self.options = network, config, plan, options
+        self.device: torch.device = next(network.parameters()).device
+        config.check_validation(plan.validate is not None)
         self.position = Position()
         self.rate = 0.0
         self.plateau = schedules.Plateau.start(config)
-        self.step = TrainingStep(network, run.objective, config, run.device)
+        self.step = TrainingStep(network, plan.objective, config, self.device)
         self.average: Tensor | None = None
         self.best: Tensor | None = None
-        can_capture = config.graphs and run.device.type == "cuda" and getattr(network, "is_capturable", False)
+        can_capture = config.graphs and self.device.type == "cuda" and getattr(network, "is_capturable", False)
         network.train()
         self.stepper: EagerStepper | CudaGraphStepper
-        if can_capture and isinstance(run.source, StreamBatches):
-            self.stepper = CudaGraphStepper(self.step, run.source)
+        if can_capture and isinstance(plan.source, StreamBatches):
+            self.stepper = CudaGraphStepper(self.step, plan.source)
         else:
-            self.stepper = EagerStepper(self.step, run.source)
-        self.metrics = TrainingMetrics(config, run)
+            self.stepper = EagerStepper(self.step, plan.source)
+        self.metrics = TrainingMetrics(config, plan, options.progress)
         self.saved_at = time.perf_counter()
         self.has_checkpoint = False  # whether this run wrote or resumed one
 
     def fit(self) -> bytes:
         """Train until the epochs or the time limit end; load the selected weights and return the log."""
         self._resume()
-        run_dir = self.run.run_dir
-        log_path = None if run_dir is None else run_dir / LOG
-        is_deferred = not self.run.resume and run_dir is not None and holds_model_or_run(run_dir)
+        out = self.options.out
+        log_path = None if out is None else out / LOG
+        is_deferred = not self.options.resume and out is not None and holds_model_or_run(out)
         with (
             GracefulStop() as self.stop,
-            TrainLog(log_path, self.run.tensorboard, is_deferred=is_deferred) as self.log,
+            TrainLog(log_path, self.options.tensorboard_dir, is_deferred=is_deferred) as self.log,
         ):
             self.log.truncate(self.position.log_size)
             while self._is_unfinished():
@@ -453,22 +186,20 @@ class Trainer:
 
     def _epoch(self) -> None:
         position = self.position
-        self.steps = self.run.source.steps(position.epoch)
+        self.steps = self.plan.source.steps(position.epoch)
         for _ in self._updates():
             position.step += 1
             position.step_in_epoch += 1
             self._update_average()
             fraction = self._fraction()
-            if position.step % self.config.log_every == 0 or self.run.device.type == "cpu":
+            if position.step % self.config.log_every == 0 or self.device.type == "cpu":
                 self._check_finite_and_log(is_due=position.step % self.config.log_every == 0)
             if self._is_validation_due(fraction):
                 self._validate()
             if self.stop.signal is not None:
                 self._stop_on_signal()
-            if (
-                self.run.run_dir is not None
-                and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
-            ):
+            is_save_due = time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
+            if is_save_due and self.options.out is not None:
                 self._check_finite_and_log()
                 self._save()
             if fraction >= 1 or self._is_stopped_early():
@@ -543,15 +274,19 @@ class Trainer:
             self.average = self.step.flat.weights.clone()
             return
         kind, decay = self.config.averaging, self.config.average_decay
-        update_(self.average, self.step.flat.weights, kind, decay, self.position.averaged)
+        update_average(self.average, self.step.flat.weights, kind, decay, self.position.averaged)
 
     def _check_finite_and_log(self, is_due: bool = False) -> None:
         """Raise if the step statistics are not finite; write a log line if due."""
-        if not torch.isfinite(self.step.statistics).all():
+        statistics = self.step.statistics
+        if not torch.isfinite(statistics).all():
             raise self._diverged()
         if is_due:
-            parts = self.step.gradient_stats.flush()
-            self.metrics.log_step(self.step.statistics, self.position, self.rate, self._fraction(), self.log, parts)
+            parameter_fields, fraction = self.step.gradient_stats.flush(), self._fraction()
+            sums = statistics.tolist()
+            statistics.zero_()
+            self.position.add(sums)
+            self.metrics.log_step(sums, self.position, self.rate, fraction, self.log, parameter_fields)
 
     def _diverged(self) -> diagnostics.Diverged:
         flat = self.step.flat
@@ -561,13 +296,12 @@ class Trainer:
         if cause is None:
             size, name = max((float(piece.abs().max()), name) for name, piece in flat.named_slices(flat.weights))
             cause = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
-        path = None if self.run.run_dir is None else self.run.run_dir / checkpoint.NAME
-        checkpoint_path = path if self.has_checkpoint else None
-        return diagnostics.Diverged.at(self.position.step, cause, checkpoint_path, self.config.precision == "fp16")
+        path = self._checkpoint_path if self.has_checkpoint else None
+        return diagnostics.Diverged.at(self.position.step, cause, path, self.config.precision == "fp16")
 
     def _validate(self, is_last: bool = False) -> None:
         """Validate with the averaged weights, if any, and remember the best."""
-        if self.run.validate is None or (is_last and self.position.step == self.position.validated_at):
+        if self.plan.validate is None or (is_last and self.position.step == self.position.validated_at):
             return
         self.position.validated_at = self.position.step
         weights = self.step.flat.weights
@@ -575,7 +309,7 @@ class Trainer:
         if self.average is not None:
             weights.copy_(self.average)
         self.network.eval()
-        nats = self.run.validate()
+        nats = self.plan.validate()
         self.network.train()
         if not math.isfinite(nats):
             raise self._diverged()
@@ -604,26 +338,233 @@ class Trainer:
         self.network.eval()
 
     def _report_diagnostics(self) -> None:
-        for message in self.metrics.diagnose(self.network, self.stepper.state, self.position):
-            self.log.write(event="advice", step=self.position.step, words=message)
+        """Issue the diagnostics of the epoch as warnings and log lines, each only once in a run."""
+        for name, message in diagnostics.diagnose(self._epoch_statistics()).items():
+            if name not in self.position.words:
+                self.position.words.append(name)
+                warnings.warn(message, ChainruleWarning, stacklevel=2)
+                self.log.write(event="advice", step=self.position.step, words=message)
+
+    def _epoch_statistics(self) -> diagnostics.RunStatistics:
+        """Collect the statistics of the epoch and start those of the next."""
+        position = self.position
+        nats, tokens, clipped, steps = position.sums
+        norms = (*position.norms, position.largest_norm) if position.norms else ()
+        position.sums, position.norms, position.largest_norm = [0.0] * 4, [], 0.0
+        if tokens:
+            position.train_history.append(nats / tokens)
+        is_loss_settled = position.step >= FIRST_STEPS or position.epoch >= self.config.epochs
+        is_nats = self.plan.measure == "nats"
+        return diagnostics.RunStatistics(
+            epochs_done=position.epoch,
+            loss=nats / tokens if tokens and is_loss_settled else None,
+            unigram_loss=self.plan.unigram_nats,
+            clipped_share=clipped / steps if steps else 0.0,
+            gradient_norms=norms,
+            saturated_share=self._saturated_share(),
+            train_history=tuple(position.train_history),
+            valid_history=tuple(position.history) if is_nats else (),
+            valid_epochs=tuple(position.history_epochs) if is_nats else (),
+            learning_rate=self.config.learning_rate,
+        )
+
+    def _saturated_share(self) -> float | None:
+        """Share of saturated values in the carried state; None if the state is unbounded."""
+        bounded, state = getattr(self.network, "saturating_states", None), self.stepper.state
+        values = bounded(state) if bounded is not None and state is not None else ()
+        if not values:
+            return None
+        return float((torch.cat([v.flatten() for v in values]).abs() > SATURATED).float().mean())
+
+    @property
+    def _checkpoint_path(self) -> Path | None:
+        return None if self.options.out is None else self.options.out / NAME
 
     def _save(self) -> None:
         self.saved_at = time.perf_counter()
-        if self.run.run_dir is None:
+        if self.options.out is None:
             return
         if not torch.isfinite(self.step.flat.weights).all():
             raise self._diverged()
-        checkpoint.save(self.run.run_dir, capture_state(self))
+        checkpoint.save(self.options.out, self.state_dict())
         self.has_checkpoint = True
         self.log.store()  # replaces the log of an earlier run
 
     def _resume(self) -> None:
         """Resume from the checkpoint if requested and present."""
-        saved = checkpoint.load(self.run.run_dir) if self.run.resume and self.run.run_dir is not None else None
+        out = self.options.out
+        saved = checkpoint.load(out) if self.options.resume and out is not None else None
         if saved is not None:
-            checkpoint.check_identity(saved.identity, self.run.identity)
-            restore_state(self, saved)
+            checkpoint.check_identity(saved.identity, self.options.identity)
+            self.load_state_dict(saved)
             self.has_checkpoint = True
-        self.steps = self.run.source.steps(self.position.epoch)
-        self.metrics.start_clock(self.position)
+        self.steps = self.plan.source.steps(self.position.epoch)
+        self.metrics.start_clock(self.position.seconds)
         self._set_rate(self._fraction())
+
+    def state_dict(self) -> Checkpoint:
+        """Everything the rest of the run depends on."""
+        state = {"rng.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            state["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        state |= {f"carried.{i}": tensor for i, tensor in enumerate(self.stepper.state or ())}
+        state |= {k: v for k, v in (("best", self.best), ("average", self.average)) if v is not None}
+        state["seen"], state["blame"] = self.step.statistics, self.step.gradient_stats.sums
+        self.position.plateau = self.plateau.to_json()
+        self.position.log_size = self.log.size
+        return Checkpoint(
+            weights={name: tensor.detach() for name, tensor in self._named_tensors().items()},
+            optimizer=optimizers.state_tensors(self.step.optimizer),
+            state=state,
+            position=dataclasses.asdict(self.position),
+            identity=dict(self.options.identity),
+        )
+
+    def load_state_dict(self, saved: Checkpoint) -> None:
+        """Restore the state from a checkpoint; raise ModelFileError if it does not fit."""
+        self._check_state(saved)
+        with torch.no_grad():
+            for name, tensor in self._named_tensors().items():
+                tensor.copy_(saved.weights[name])
+        optimizers.restore(self.step.optimizer, saved.optimizer)
+        state = {name: tensor.to(self.device) for name, tensor in saved.state.items() if "rng" not in name}
+        self.step.statistics.copy_(state["seen"])
+        if "blame" in state:  # missing in older checkpoints
+            self.step.gradient_stats.sums.copy_(state["blame"])
+        self.best, self.average = state.get("best"), state.get("average")
+        carried = saved.carried()
+        if self.stepper.state is None:
+            self.stepper.state = tuple(tensor.to(self.device) for tensor in carried) or None
+        else:
+            for old, new in zip(self.stepper.state, carried, strict=True):
+                old.copy_(new)
+        self.position = Position(**{"tokens": None} | saved.position)  # tokens: unknown in older checkpoints
+        self.plateau = schedules.Plateau.from_json(self.config, saved.position["plateau"])
+        torch.set_rng_state(saved.state["rng.cpu"])
+        if self.device.type == "cuda" and "rng.cuda" in saved.state:
+            torch.cuda.set_rng_state(saved.state["rng.cuda"], self.device)
+
+    def _named_tensors(self) -> dict[str, Tensor]:
+        return dict(self.network.named_parameters()) | dict(self.network.named_buffers())
+
+    def _check_state(self, saved: Checkpoint) -> None:
+        """Raise ModelFileError if a tensor or scalar of the checkpoint does not fit this run.
+
+        Older versions wrote fewer scalars and no "blame"; the carried states depend on the source.
+        """
+        source = str(self._checkpoint_path or NAME)
+        flat = spec_of(self.step.flat.weights)
+        state = {"rng.cpu": spec_of(torch.get_rng_state()), "seen": spec_of(self.step.statistics)}
+        carried = saved.carried()
+        optional = {
+            "rng.cuda": TensorSpec("uint8", (None,)),
+            "blame": spec_of(self.step.gradient_stats.sums),
+            "best": flat,
+            "average": flat,
+            **{f"carried.{i}": spec_of(tensor) for i, tensor in enumerate(carried)},
+        }
+        tensors.check(saved.weights, {name: spec_of(t) for name, t in self._named_tensors().items()}, source)
+        tensors.check_specs(saved.state, state, source, optional)
+        for name, tensor in saved.state.items():
+            if name in ("best", "average") or name.startswith("carried."):
+                tensors.check_finite(np.asarray(tensor), f"{source}: {name}")
+        self._check_carried(carried, source)
+        optimizer = {name: spec_of(t) for name, t in optimizers.state_tensors(self.step.optimizer).items()}
+        if optimizer.keys() == saved.optimizer.keys():  # else optimizers.restore raises
+            tensors.check(saved.optimizer, optimizer, source)
+        checkpoint.check_scalars(saved.position, dataclasses.asdict(Position()), source)
+        checkpoint.check_scalars(saved.position["plateau"], self.plateau.to_json(), source)
+
+    def _check_carried(self, carried: list[Tensor], source: str) -> None:
+        """Raise ModelFileError if carried states do not have the network's shapes; dimension 1 may be time."""
+        rows = len(carried[0]) if carried and carried[0].ndim else 0
+
+        def outline(tensor: Tensor) -> tuple[Any, ...]:
+            return tensor.dtype, tensor.ndim, tensor.shape[:1], tensor.shape[2:]
+
+        expected = self.network.start(rows) if rows else ()
+        if list(map(outline, carried)) != list(map(outline, expected)):
+            raise ModelFileError(f"{source} holds states that are not this network's; {REMEDY}")
+
+
+class TrainingMetrics:
+    """Measures the time of a run and writes its log lines and progress."""
+
+    def __init__(self, config: Training, plan: TrainingPlan, progress: Progress) -> None:
+        self.config, self.plan, self.progress = config, plan, progress
+        self.loss = float("nan")
+        self.start_clock(0.0)
+
+    def start_clock(self, seconds_before: float) -> None:
+        """Start the clock; `seconds_before` is the training time before a resumption."""
+        self.started = self.logged_at = time.perf_counter()
+        self.seconds_before = seconds_before
+
+    def seconds(self) -> float:
+        """Training time, including that before a resumption."""
+        return self.seconds_before + time.perf_counter() - self.started
+
+    def log_step(
+        self,
+        sums: list[float],
+        position: Position,
+        rate: float,
+        fraction: float,
+        log: TrainLog,
+        parameter_fields: ParameterFields,
+    ) -> None:
+        """Write one log line from the accumulated step statistics, and show the progress."""
+        now = time.perf_counter()
+        steps, tokens = max(1.0, sums[STEPS]), max(1.0, sums[TOKENS])
+        speed = tokens / max(1e-9, now - self.logged_at)
+        self.logged_at = now
+        self.loss = sums[NATS] / tokens
+        log.write(
+            step=position.step,
+            epoch=position.epoch,
+            loss=self.loss,
+            learning_rate=rate,
+            gradient_norm=sums[NORM] / steps,
+            largest_gradient_norm=sums[LARGEST_NORM],
+            clipped=sums[CLIPPED] / steps,
+            **parameter_fields,
+            tokens_per_second=speed,
+            seconds=self.seconds(),
+        )
+        self.show_progress(position, fraction, speed)
+
+    def show_progress(self, position: Position, fraction: float, speed: float) -> None:
+        """Update the progress bar."""
+        if self.plan.measure == "nats":
+            best = "" if position.best is None else f", validation {math.exp(min(position.best, 700)):.4g}"
+            now = f"perplexity {math.exp(min(self.loss, 700)):.4g}{best}"
+        else:
+            best = "" if position.best is None else f", validation error {position.best:.2%}"
+            now = f"loss {self.loss:.3g}{best}"
+        epoch = f"epoch {position.epoch + 1} of {self.config.epochs}"
+        message = f"training: {epoch}, {now}, {speed:,.0f} {self.plan.unit}/s"
+        self.progress(message, int(PROGRESS_STEPS * min(1.0, fraction)), PROGRESS_STEPS)
+
+    def log_validation(self, loss: float, position: Position, log: TrainLog) -> None:
+        """Write a validation log line."""
+        is_nats = self.plan.measure == "nats"
+        figures = {"nats": loss, "perplexity": math.exp(min(loss, 700))} if is_nats else {"error": loss}
+        log.write(
+            event="validation",
+            step=position.step,
+            epoch=position.epoch,
+            **figures,
+            best=position.best,
+            seconds=self.seconds(),
+        )
+        self.logged_at = time.perf_counter()
+
+
+def update_average(average: Tensor, weights: Tensor, kind: Averaging, decay: float, n: int) -> None:
+    """Add `weights` (N,) as the n-th sample, n = 1, 2, …, to `average` (N,) in place.
+
+    The new sample has weight 1/n in the mean, and 1 - `decay` in an exponential moving average, which starts at the
+    first sample.
+    """
+    share = 1 / n if kind == "mean" or n == 1 else 1 - decay
+    average.lerp_(weights.detach(), share)  # a ← a + share·(w − a)

@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose
 
 import chainrule
 from chainrule.analysis.senses import best_layer, measure_separation
+from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.neural.probes.contextual import contextual, occurrences
 from chainrule.tasks import pretrain
-from chainrule.tasks.run_options import RunOptions
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
