@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Vocabulary
-from chainrule.neural import lstm, validation
+from chainrule.neural import lstm
 from chainrule.neural.config import OutputKind
+from chainrule.neural.family import mean_nats
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.tokenizers import train as tokenizer_training
@@ -194,7 +195,7 @@ def race(learners: dict[str, Learner], steps: int) -> dict[str, list[float]]:
 
 def perplexity(learner: Learner, text: Text) -> float:
     """Return the validation perplexity under the full softmax."""
-    return math.exp(validation.mean_nats(NeuralModel(learner.network, text.vocabulary, "stream"), text.valid))
+    return math.exp(mean_nats(NeuralModel(learner.network, text.vocabulary, "stream"), text.valid))
 
 
 def equality(text: Text) -> str:

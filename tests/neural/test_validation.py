@@ -8,9 +8,10 @@ import torch
 
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Context, Vocabulary
-from chainrule.neural import lstm, transformer, validation
+from chainrule.neural import family as neural_family
+from chainrule.neural import lstm, transformer
+from chainrule.neural.family import mean_nats
 from chainrule.neural.model import NeuralModel
-from chainrule.neural.validation import mean_nats
 
 BOS, EOS, UNK = 0, 1, 2
 
@@ -58,9 +59,9 @@ def test_a_short_stream_is_one_stream(settings: dict[str, Any]) -> None:
 
 def test_a_long_stream_is_read_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 tokens in 3 columns of 21, one left over, read 8 at a time; a column goes on from the token before it."""
-    monkeypatch.setattr(validation, "COLUMNS", 3)
-    monkeypatch.setattr(validation, "SHORTEST", 10)
-    monkeypatch.setattr(validation, "TOKENS_AT_ONCE", 8)
+    monkeypatch.setattr(neural_family, "COLUMNS", 3)
+    monkeypatch.setattr(neural_family, "SHORTEST_COLUMN", 10)
+    monkeypatch.setattr(neural_family, "TOKENS_AT_ONCE", 8)
     lm, ids = model("stream"), text(64)
     whole = ids.ids.tolist()
     columns = [whole[:21], whole[21:42], whole[42:63]]

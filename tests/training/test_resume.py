@@ -10,7 +10,7 @@ import pytest
 
 from chainrule import families
 from chainrule.errors import ChainruleError
-from chainrule.neural import validation
+from chainrule.neural import family as neural_family
 from chainrule.neural.model import NeuralModel
 from chainrule.training import checkpoint
 from chainrule.training.step import TrainingStep
@@ -122,7 +122,7 @@ def test_stopped_while_it_validates(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The third is the last: all has been learnt, and nothing is validated or logged twice."""
     run = "lstm-line-sgd"
     whole = finished(run)
-    real, calls = validation.mean_nats, [0]
+    real, calls = neural_family.mean_nats, [0]
 
     def signalling(*given: Any) -> float:
         calls[0] += 1
@@ -130,7 +130,7 @@ def test_stopped_while_it_validates(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             signal.raise_signal(signal.SIGTERM)
         return real(*given)
 
-    monkeypatch.setattr(validation, "mean_nats", signalling)
+    monkeypatch.setattr(neural_family, "mean_nats", signalling)
     with pytest.raises(SystemExit):
         finished(run, tmp_path)
     again = finished(run, tmp_path, resume=True)

@@ -92,16 +92,16 @@ def test_training_stops_early_within_an_epoch() -> None:
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 def test_validation_reads_a_part_of_the_text(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chainrule.neural import validation
+    from chainrule.neural import family
 
     sizes: list[int] = []
-    real = validation.mean_nats
+    real = family.mean_nats
 
     def mean_nats(model: Any, text: Any) -> float:
         sizes.append(text.tokens)
         return real(model, text)
 
-    monkeypatch.setattr(validation, "mean_nats", mean_nats)
+    monkeypatch.setattr(family, "mean_nats", mean_nats)
     text = lines(60, seed=3)
     learn("rnn", context, valid=text, validation_tokens=50, epochs=1)
     learn("rnn", context, valid=text, validation_tokens=10_000, epochs=1)
@@ -110,7 +110,7 @@ def test_validation_reads_a_part_of_the_text(context: Any, monkeypatch: pytest.M
 
 
 def test_a_sample_of_lines_holds_whole_lines() -> None:
-    from chainrule.neural.validation import subsample
+    from chainrule.neural.family import subsample
 
     text = lines(40, seed=4)
     whole = [line.tolist() for line in split(text)]

@@ -1,6 +1,6 @@
-"""A text as token ids, with the counts needed for per-word and per-byte metrics."""
+"""A text as token ids, with the counts needed for per-word and per-byte metrics, and its batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,17 +56,21 @@ def line_batches(
     Lines of more than `longest` tokens are skipped (see `long_lines`).
     """
     starts, lengths = _lines(text)
+    lines = np.arange(len(lengths)) if longest is None else np.flatnonzero(lengths <= longest)
+    for rows in group_by_length(lengths[lines], tokens):
+        yield _padded(text, bos, starts[lines[rows]], lengths[lines[rows]])
+
+
+def group_by_length(lengths: Ids, tokens: int) -> Iterator[Ids]:
+    """Yield batches of row numbers by ascending length, each of at most `tokens` padded tokens, or of one row."""
     order = np.argsort(lengths, kind="stable")
-    if longest is not None:
-        order = order[: int(np.count_nonzero(lengths <= longest))]
     first = 0
     while first < len(order):
         # Lengths ascend, so the last row of the batch is the longest: grow until rows x length is enough.
         last = first + 1
         while last < len(order) and (last - first + 1) * lengths[order[last]] <= tokens:
             last += 1
-        rows = order[first:last]
-        yield _padded(text, bos, starts[rows], lengths[rows])
+        yield order[first:last]
         first = last
 
 
@@ -79,6 +83,12 @@ def line_chunks(text: EncodedText, tokens: int) -> Iterator[slice]:
         last = int(ends[max(fitting - 1, following)])
         yield slice(first, last)
         first = last
+
+
+def batches_by_length(lengths: Sequence[int] | Ids, rows: int) -> list[Ids]:
+    """Split row numbers, sorted by length, into batches of `rows` rows; none without rows."""
+    order = np.argsort(np.asarray(lengths), kind="stable")
+    return [order[first : first + rows] for first in range(0, len(order), rows)]
 
 
 def long_lines(text: EncodedText, longest: int) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""Training, saving and loading shared by all neural language-model families."""
+"""Training, validation, saving and loading shared by all neural language-model families."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,8 +12,9 @@ from torch import nn
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError
-from chainrule.lm import Context, Floats, Vocabulary
-from chainrule.neural import validation, weights
+from chainrule.evaluation.perplexity import token_log_probs
+from chainrule.lm import Batch, Context, Floats, Vocabulary
+from chainrule.neural import weights
 from chainrule.neural.adaptation import AdaptedScores, Kind, adapt
 from chainrule.neural.device import select_device
 from chainrule.neural.model import NeuralModel
@@ -25,6 +26,9 @@ from chainrule.training.step import next_token
 from chainrule.training.trainer import Trainer, TrainingPlan
 
 N = TypeVar("N", bound=nn.Module)
+COLUMNS = 16  # parallel columns of a validation stream
+SHORTEST_COLUMN = 1024  # minimum tokens per column; fewer columns for a short text
+TOKENS_AT_ONCE = 512  # of each column
 
 
 def fit(
@@ -132,10 +136,53 @@ def training_source(data: TrainingData, config: Any, network: Network, device: t
 def _validation(model: NeuralModel, valid: EncodedText | None, config: Any) -> Callable[[], float] | None:
     if valid is None or not model.vocabulary.predictable[valid.ids].any():
         return None
-    sample = validation.subsample(valid, config.validation_tokens, model.context)
+    sample = subsample(valid, config.validation_tokens, model.context)
     if not model.vocabulary.predictable[sample.ids].any():
         sample = valid
-    return lambda: validation.mean_nats(model, sample)
+    return lambda: mean_nats(model, sample)
+
+
+def subsample(text: EncodedText, tokens: int, context: Context) -> EncodedText:
+    """Subsample about `tokens` tokens evenly from a text; 0: all of it.
+
+    Takes whole lines, or as many pieces of a stream as `mean_nats` reads columns.
+    """
+    if not 0 < tokens < text.tokens:
+        return text
+    if context == "stream":
+        pieces = max(1, min(COLUMNS, tokens // SHORTEST_COLUMN))
+        starts = np.arange(pieces) * (text.tokens // pieces)
+        ids = np.concatenate([text.ids[start : start + tokens // pieces] for start in starts])
+    else:
+        ends = np.flatnonzero(text.ids == text.eos) + 1
+        selected = np.linspace(0, len(ends) - 1, max(1, round(len(ends) * tokens / text.tokens))).astype(int)
+        starts = np.concatenate([[0], ends[:-1]])
+        ids = np.concatenate([text.ids[starts[i] : ends[i]] for i in selected])
+    return dataclasses.replace(text, ids=ids)
+
+
+def mean_nats(model: NeuralModel, text: EncodedText) -> float:
+    """Mean −log p per token over possible tokens, i.e. without `<unk>` of a closed vocabulary.
+
+    A stream is read as parallel columns, each from an empty state: an approximation that is faster than the exact
+    evaluation of one sequential stream.
+    """
+    is_predictable = model.vocabulary.predictable
+    if model.context == "line":
+        return float(-token_log_probs(model, text)[is_predictable[text.ids]].mean())
+    B = max(1, min(COLUMNS, text.tokens // SHORTEST_COLUMN))
+    L = text.tokens // B
+    targets = text.ids[: B * L].reshape(B, L)
+    first = np.concatenate([[model.vocabulary.bos], targets[:-1, -1]])
+    inputs = np.concatenate([first[:, None], targets[:, :-1]], axis=1)
+    counts = is_predictable[targets]  # (B, L)
+    state, nats = model.start(B), 0.0
+    for t in range(0, L, TOKENS_AT_ONCE):
+        cut = slice(t, t + TOKENS_AT_ONCE)
+        piece = Batch(inputs[:, cut], targets[:, cut], np.ones(targets[:, cut].shape, dtype=bool))
+        scores, state = model.score(piece, state)
+        nats -= scores[counts[:, cut]].sum()
+    return float(nats / counts.sum())
 
 
 def _entropy(counts: Floats) -> float:

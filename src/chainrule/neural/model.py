@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from chainrule.data.encoded import group_by_length
 from chainrule.lm import Batch, Context, Floats, Ids, Mask, Vocabulary
 from chainrule.neural.device import exact_inference
 from chainrule.neural.network import Network, Tensors
@@ -243,12 +244,5 @@ def _rows(tensors: Tensors, rows: Ids) -> Tensors:
 def _chunks(spans: Segments) -> Iterator[Ids]:
     """Group segments by ascending length into chunks of bounded size; segments with a fresh state separately."""
     for is_selected in (~spans.is_fresh, spans.is_fresh):
-        order = np.flatnonzero(is_selected)
-        order = order[np.argsort(spans.length[order], kind="stable")]
-        first = 0
-        while first < len(order):
-            last = first + 1
-            while last < len(order) and (last - first + 1) * spans.length[order[last]] <= TOKENS_AT_ONCE:
-                last += 1
-            yield order[first:last]
-            first = last
+        selected = np.flatnonzero(is_selected)
+        yield from (selected[rows] for rows in group_by_length(spans.length[selected], TOKENS_AT_ONCE))

@@ -11,7 +11,7 @@ import numpy as np
 from chainrule import config as settings
 from chainrule import model_folder
 from chainrule.api import resolve_tokenizer, split_settings
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, batches_by_length
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
@@ -83,10 +83,9 @@ class Segments:
     def by_length(self, progress: Progress | bool = silent) -> Iterator[tuple[Ids, Mask]]:
         """Batches of all segments, sorted by length."""
         progress = as_progress(progress)
-        order = np.argsort(self.lengths, kind="stable")
-        for first in range(0, len(order), BATCH_SIZE):
-            progress("measuring", first, len(order))
-            yield self.rows(order[first : first + BATCH_SIZE])
+        for i, rows in enumerate(batches_by_length(self.lengths, BATCH_SIZE)):
+            progress("measuring", i * BATCH_SIZE, len(self.lengths))
+            yield self.rows(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

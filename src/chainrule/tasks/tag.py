@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from chainrule.data.char_vocabulary import CharVocabulary
+from chainrule.data.encoded import batches_by_length
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Ids
@@ -392,8 +393,8 @@ def split_windows(n: int, most: int) -> list[Window]:
 def batch_by_length(data: TagCollator) -> list[Ids]:
     """Batches of row numbers sorted by length, without empty sentences."""
     lengths = np.array([len(row) for row in data.ids], dtype=np.int64)
-    order = np.argsort(lengths, kind="stable")[(lengths == 0).sum() :]
-    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE)) if len(order) else []
+    rows = np.flatnonzero(lengths)
+    return [rows[batch] for batch in batches_by_length(lengths[rows], BATCH_SIZE)]
 
 
 def replace_blanks(word: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from chainrule import config as settings
 from chainrule.api import split_settings
+from chainrule.data.encoded import batches_by_length
 from chainrule.data.training_data import RunOptions
 from chainrule.decoding import beam
 from chainrule.decoding.detokenizer import Continuation
@@ -206,7 +207,7 @@ class Translator(model.NetworkModel):
         check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
-        for rows in conditional_lm.batch_by_length([len(t) for t in data.targets]):
+        for rows in batches_by_length([len(t) for t in data.targets], conditional_lm.BATCH_SIZE):
             progress("scoring", done, len(sources))
             scores[rows] = -conditional_lm.pair_nats(self.network, data(rows))
             done += len(rows)

@@ -1,4 +1,4 @@
-"""Training batches of a language model: shuffled lines, or a stream in parallel columns.
+"""Training batches: shuffled lines or examples of similar length, or a stream in parallel columns.
 
 Batches depend only on the text, the seed and the epoch, so that a run can be resumed at any step.
 """
@@ -82,15 +82,7 @@ class LineBatches:
 
     def batches(self, epoch: int) -> list[Ids]:
         """Line indices of each batch, in the order of this epoch."""
-        rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(len(self.lengths)) if self.shuffle else np.arange(len(self.lengths))
-        batches: list[Ids] = []
-        for first in range(0, len(order), POOL * self.B):
-            pool = order[first : first + POOL * self.B]
-            if self.shuffle:
-                pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            batches += [pool[i : i + self.B] for i in range(0, len(pool), self.B)]
-        return [batches[i] for i in rng.permutation(len(batches))] if self.shuffle else batches
+        return shuffled_batches(self.lengths, self.B, [self.seed, epoch] if self.shuffle else None)
 
     def steps(self, epoch: int) -> int:
         """Number of windows of all batches."""
@@ -123,9 +115,6 @@ class LineBatches:
             yield Window(x, y, None if is_full else m, starts=i == 0)
 
 
-EXAMPLE_POOL = 50  # batches whose examples are sorted by length together, to reduce padding
-
-
 class ExampleBatches:
     """Source of batches; an epoch contains every example once."""
 
@@ -135,29 +124,30 @@ class ExampleBatches:
 
     def batches(self, epoch: int) -> list[Ids]:
         """Example indices of each batch, in the order of this epoch."""
-        N = len(self.lengths)
-        if not self.shuffle:
-            return np.split(np.arange(N), range(self.B, N, self.B))
-        rng = np.random.default_rng([self.seed, epoch])
-        order = rng.permutation(N)
-        batches: list[Ids] = []
-        for first in range(0, N, EXAMPLE_POOL * self.B):
-            pool = order[first : first + EXAMPLE_POOL * self.B]
-            pool = pool[np.argsort(self.lengths[pool], kind="stable")]
-            batches += np.split(pool, range(self.B, len(pool), self.B))
-        return [batches[i] for i in rng.permutation(len(batches))]
+        return shuffled_batches(self.lengths, self.B, [self.seed, epoch] if self.shuffle else None)
 
     def steps(self, epoch: int) -> int:
         """Number of batches of an epoch."""
-        if not self.shuffle:
-            return -(-len(self.lengths) // self.B)
-        whole, rest = divmod(len(self.lengths), EXAMPLE_POOL * self.B)
-        return whole * EXAMPLE_POOL + -(-rest // self.B)
+        return -(-len(self.lengths) // self.B)
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[Any]:
         """Yield the batches of an epoch from index `first`."""
         for rows in self.batches(epoch)[first:]:
             yield self.collate(rows)
+
+
+def shuffled_batches(lengths: Ids, rows: int, seed: Sequence[int] | None) -> list[Ids]:
+    """Batches of row numbers of similar length, in random order; None: in the order of the rows.
+
+    Rows are shuffled, then sorted by length within pools of `POOL` batches.
+    """
+    rng = None if seed is None else np.random.default_rng(seed)
+    order: Ids = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
+    for first in range(0, 0 if rng is None else len(order), POOL * rows):
+        pool = order[first : first + POOL * rows]
+        pool[:] = pool[np.argsort(lengths[pool], kind="stable")]
+    batches = [order[first : first + rows] for first in range(0, len(order), rows)]
+    return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
 
 def pad_rows(rows: Sequence[Ids], value: int) -> Ids:

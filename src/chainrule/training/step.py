@@ -118,6 +118,30 @@ class EagerStepper:
             yield
 
 
+@contextmanager
+def ignore_capture_warnings() -> Iterator[None]:
+    """Ignore two warnings of torch that are harmless while a CUDA graph is captured."""
+    with warnings.catch_warnings():
+        for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
+            warnings.filterwarnings("ignore", message=harmless)
+        yield
+
+
+def capture_graph(rewind: Callable[[], object], update: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """Capture `update` as a CUDA graph, after warm-up steps that each begin with `rewind`."""
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UP_STEPS):
+            rewind()  # the text may have only one window
+            update()
+    torch.cuda.current_stream().wait_stream(stream)
+    rewind()
+    with torch.cuda.graph(graph):
+        update()
+    return graph
+
+
 class CudaGraphStepper:
     """Replays a captured CUDA graph per step; text, offset and state stay on the GPU."""
 
@@ -128,28 +152,14 @@ class CudaGraphStepper:
         self.span = torch.arange(source.T, device=step.device)
         self.state: Tensors = tuple(tensor.detach().clone() for tensor in step.network.start(source.B))
         self.initial_state = tuple(tensor.clone() for tensor in self.state)
-        self.graph = torch.cuda.CUDAGraph()
         weights = step.flat.weights.clone()
-        with warnings.catch_warnings():
-            for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
-                warnings.filterwarnings("ignore", message=harmless)
-            self._capture()
+        with ignore_capture_warnings():
+            self.graph = capture_graph(self.offset.zero_, self._update)
         step.flat.weights.copy_(weights)  # undo the warm-up steps
         for tensor in optimizers.state_tensors(step.optimizer).values():
             tensor.zero_()
         step.statistics.zero_()
         step.gradient_stats.clear()
-
-    def _capture(self) -> None:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_STEPS):
-                self.offset.zero_()  # the text may have only one window
-                self._update()
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(self.graph):
-            self._update()
 
     def _update(self) -> None:
         positions = self.offset + self.span

@@ -7,7 +7,6 @@ scored before the model is updated on it. A copy of the network is trained; the 
 """
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,11 +21,19 @@ from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Tensors
 from chainrule.progress import Progress, silent
 from chainrule.training.flat_parameters import FlatParameters
+from chainrule.training.step import capture_graph, ignore_capture_warnings
 
 SegmentFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
 """Inputs (B, T), targets (B, T), state -> scores (B, T), new state."""
 
-WARM_UP_STEPS = 3
+SEGMENT = 5  # tokens between two updates
+EPSILON = 2e-5
+COLUMNS = 100  # batch size on the statistics text
+LEAST_BATCHES = 100  # the batch size is reduced to get at least this many batches
+TUNING_TOKENS = 30_000
+RATES = (6e-6, 1.2e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4)
+DECAYS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+RATE, DECAY = 2.5e-5, 1e-3  # start of the search
 BETWEEN_REPORTS = 256  # segments
 
 
@@ -65,7 +72,7 @@ class SegmentRunner:
         total = self.inputs.shape[1] // self.T
         process: Callable[[], None] = self.run_segment
         if self.inputs.is_cuda and total:
-            process = self._capture().replay
+            process = capture_graph(self.rewind, self.run_segment).replay
             self.rewind()
             undo_warm_up()
         for done in range(1, total + 1):
@@ -74,29 +81,6 @@ class SegmentRunner:
                 report(done, total)
         if self.inputs.is_cuda:
             torch.cuda.synchronize()  # before the graph and its memory are freed
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP_STEPS):
-                self.rewind()
-                self.run_segment()
-        torch.cuda.current_stream().wait_stream(stream)
-        self.rewind()
-        with torch.cuda.graph(graph):
-            self.run_segment()
-        return graph
-
-
-SEGMENT = 5  # tokens between two updates
-EPSILON = 2e-5
-COLUMNS = 100  # batch size on the statistics text
-LEAST_BATCHES = 100  # the batch size is reduced to get at least this many batches
-TUNING_TOKENS = 30_000
-RATES = (6e-6, 1.2e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4)
-DECAYS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-RATE, DECAY = 2.5e-5, 1e-3  # start of the search
 
 
 class DynamicEvaluator:
@@ -221,11 +205,9 @@ class DynamicEvaluator:
             progress("learning while scoring", end, len(ids))
         return torch.cat(log_probs)
 
-    def _columns(
-        self, act: Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]], inputs: Ids, targets: Ids, T: int
-    ) -> SegmentRunner:
+    def _columns(self, function: SegmentFunction, inputs: Ids, targets: Ids, T: int) -> SegmentRunner:
         start = self.network.start(len(inputs))
-        return SegmentRunner(act, start, self._tensor(inputs), self._tensor(targets), T, self.is_carried)
+        return SegmentRunner(function, start, self._tensor(inputs), self._tensor(targets), T, self.is_carried)
 
     def _tensor(self, array: Ids | Mask) -> Tensor:
         kind = np.bool_ if array.dtype == np.bool_ else np.int64
@@ -264,7 +246,5 @@ def hill_climb(values: Sequence[float], start: float, cost: Callable[[float], fl
 @contextmanager
 def _exact_gradients() -> Iterator[None]:
     """Enable gradients, with TF32 disabled."""
-    with exact_inference(), torch.enable_grad(), warnings.catch_warnings():
-        for harmless in ("RNN module weights are not part of single", "The AccumulateGrad node's stream"):
-            warnings.filterwarnings("ignore", message=harmless)
+    with exact_inference(), torch.enable_grad(), ignore_capture_warnings():
         yield

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from chainrule.data.encoded import batches_by_length
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.device import device_of, exact_inference
@@ -175,10 +176,8 @@ def class_weights(counts: Ids, scheme: Literal["none", "balanced"]) -> Floats:
 def log_probs(network: TextClassifier, texts: Sequence[Ids], progress: Progress = silent) -> Floats:
     """(N, K) log p(label | text) in single precision; texts are batched by length."""
     log_p = np.empty((len(texts), network.output.out_features))
-    order = np.argsort([len(text) for text in texts], kind="stable")
-    for first in range(0, len(order), BATCH_SIZE):
-        progress("classifying", first, len(order))
-        rows = order[first : first + BATCH_SIZE]
+    for i, rows in enumerate(batches_by_length([len(text) for text in texts], BATCH_SIZE)):
+        progress("classifying", i * BATCH_SIZE, len(texts))
         ids, mask = pad_to_device([texts[i] for i in rows.tolist()], network.vocabulary.eos, device_of(network))
         with exact_inference(), threads.limit_threads(network.largest_matmul(*ids.shape)):
             log_p[rows] = network(ids, mask).double().log_softmax(dim=-1).cpu().numpy()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from chainrule.data.encoded import batches_by_length
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.seq2seq import PairBatch, PairCollator, PairConfig, PairNetwork, Seq2Seq
@@ -69,14 +70,8 @@ def pair_nats(network: PairNetwork, batch: PairBatch) -> Floats:
 def mean_nats(network: PairNetwork, data: PairCollator) -> float:
     """Mean nats per target token, including `</s>`."""
     lengths = [len(target) for target in data.targets]
-    total = sum(float(pair_nats(network, data(rows)).sum()) for rows in batch_by_length(lengths))
+    total = sum(float(pair_nats(network, data(rows)).sum()) for rows in batches_by_length(lengths, BATCH_SIZE))
     return total / sum(lengths)
-
-
-def batch_by_length(lengths: Sequence[int]) -> list[Ids]:
-    """Split rows into batches of similar length."""
-    order = np.argsort(np.array(lengths), kind="stable")
-    return np.split(order, range(BATCH_SIZE, len(order), BATCH_SIZE))
 
 
 def attention_alignment(network: PairNetwork, source: Ids, target: Ids, vocabulary: Vocabulary) -> Floats:

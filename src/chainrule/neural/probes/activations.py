@@ -1,4 +1,6 @@
-"""Collect the output of every layer with forward hooks.
+"""Activations of a network: outputs of every layer, and gates and states of recurrent layers at every step.
+
+They are collected with forward hooks, and by running views of recurrent networks layer by layer.
 
 Letters: B batch, T tokens, D width, L layers.
 """
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from chainrule.analysis.gates import LayerStates
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, group_by_length
 from chainrule.lm import Floats, Ids
 from chainrule.neural.device import exact_inference
 from chainrule.neural.encoders.encoder import reorder, reversed_positions
@@ -30,9 +32,14 @@ from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training.threads import limit_threads
 
+MOST_BYTES = 1 << 28  # memory limit for the arrays of all models together
+STEPS_AT_ONCE = 256  # steps of a stream between copies of the recorded values
+GATE_CHUNK_TOKENS = 1 << 11  # tokens per batch of lines
+STATE_NAMES = ("h", "c")
+
 
 def is_supported(network: nn.Module) -> bool:
-    """Whether `layers` supports this kind of network."""
+    """Whether `layer_outputs` supports this kind of network."""
     return layer_outputs.dispatch(type(network)) is not layer_outputs.dispatch(object)
 
 
@@ -117,7 +124,7 @@ class UnfusedRecurrentNetwork(RecurrentNetwork):
 
 
 def unfused(network: RecurrentNetwork) -> RecurrentNetwork:
-    """Return a `LayerByLayer` view that shares weights and settings with `network`."""
+    """Return a view of the network that shares weights and settings and runs its layers one by one."""
     view = copy.copy(network)
     view.__class__ = UnfusedRecurrentNetwork
     return view
@@ -151,8 +158,7 @@ def record_recurrence(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list
 
 def replace_layers(network: RecurrentNetwork, layers: Iterable[Layer]) -> RecurrentNetwork:
     """Return a view of the network with other layers, run one by one."""
-    view = copy.copy(network)
-    view.__class__ = UnfusedRecurrentNetwork
+    view = unfused(network)
     view._modules = dict(network._modules)
     view._modules["layers"] = nn.ModuleList(layers)
     return view
@@ -175,20 +181,14 @@ def _recording_layer(layer: Any, record: RecurrenceRecord) -> Layer:
     return copied
 
 
-MOST_BYTES = 1 << 28  # memory limit for the arrays of all models together
-STEPS_AT_ONCE = 256  # steps of a stream between copies of the recorded values
-GATE_CHUNK_TOKENS = 1 << 11  # tokens per batch of lines
-STATE_NAMES = ("h", "c")
-
-
 def read_gate_activations(
     model: NeuralModel, text: EncodedText, progress: Progress = silent, *, models: int = 1
 ) -> list[LayerStates]:
     """Return (N, D) float32 gate activations and states of each layer from the start of the text.
 
     The number of tokens is limited by `MOST_BYTES`, shared evenly by `models` models: 8,603 for one model of two
-    LSTM layers with 650 cells, 4,301 each for two; 1,000 tokens take 31 MB. While reading, `TOKENS_AT_ONCE` tokens,
-    or one longer line, are in memory twice.
+    LSTM layers with 650 cells, 4,301 each for two; 1,000 tokens take 31 MB. While reading, `GATE_CHUNK_TOKENS`
+    tokens, or one longer line, are in memory twice.
     """
     network = model.network
     assert isinstance(network, RecurrentNetwork)
@@ -262,20 +262,13 @@ def _stream(view: RecurrentNetwork, inputs: Tensor) -> Iterator[tuple[Ids, Ids, 
 def _lines(view: RecurrentNetwork, inputs_all: Tensor, starts: Ids) -> Iterator[tuple[Ids, Ids, Ids]]:
     """Batch lines of similar length; right padding has no effect."""
     lengths = np.diff(np.append(starts, len(inputs_all)))
-    order = np.argsort(lengths, kind="stable")
-    done = 0
-    while done < len(order):
-        last = done + 1
-        while last < len(order) and (last - done + 1) * lengths[order[last]] <= GATE_CHUNK_TOKENS:
-            last += 1
-        rows = order[done:last]
+    for rows in group_by_length(lengths, GATE_CHUNK_TOKENS):
         position = starts[rows, None] + np.arange(lengths[rows].max())  # (B, T)
         row, step = np.nonzero(position < (starts + lengths)[rows, None])
         inputs = inputs_all[torch.from_numpy(np.minimum(position, len(inputs_all) - 1)).to(inputs_all.device)]
         with exact_inference(), limit_threads(view.largest_matmul(*inputs.shape)):
             view(inputs, view.start(len(inputs)))
         yield _placed(position[row, step], row, step)
-        done = last
 
 
 def _placed(position: Ids, row: Ids, step: Ids) -> tuple[Ids, Ids, Ids]:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, group_by_length
 from chainrule.lm import Ids
 from chainrule.neural.device import exact_inference
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel
@@ -58,21 +58,15 @@ def context_spans(text: EncodedText, is_line: bool, window: int | None, stride: 
 def _of_spans(model: NeuralModel, text: EncodedText, stride: int | None) -> Iterator[tuple[Tensor, Tensor]]:
     """Batch spans of similar length; attention is causal, so right padding has no effect."""
     spans = context_spans(text, model.context == "line", model.network.window, stride)
-    spans = spans[np.argsort(spans[:, 2] - spans[:, 0], kind="stable")]
     inputs = _inputs(model, text)
-    done = 0
-    while done < len(spans):
-        last = done + 1
-        while last < len(spans) and (last - done + 1) * (spans[last, 2] - spans[last, 0]) <= HIDDEN_CHUNK_TOKENS:
-            last += 1
-        first, counted, end = (spans[done:last, i, None] for i in range(3))  # (B, 1) each
+    for rows in group_by_length(spans[:, 2] - spans[:, 0], HIDDEN_CHUNK_TOKENS):
+        first, counted, end = (spans[rows, i, None] for i in range(3))  # (B, 1) each
         position = first + np.arange((end - first).max())  # (B, T)
         is_counted = torch.from_numpy((position >= counted) & (position < end)).to(model.device)
         position = torch.from_numpy(np.minimum(position, text.tokens - 1)).to(model.device)
         with exact_inference():
             hidden, _, _ = model.network(inputs[position], model.network.start(len(position)))
         yield position[is_counted], hidden[is_counted]
-        done = last
 
 
 def _of_stream(model: NeuralModel, text: EncodedText) -> Iterator[tuple[Tensor, Tensor]]:
