@@ -61,8 +61,8 @@ def paragraphs() -> list[str]:
 def train_or_load(out: Path, name: str, lines: Sequence[str], order: int) -> Model:
     """Train a model on these lines, or load it if it exists."""
     if not (out / name).exists():
-        trained = chainrule.train("ngram", _written(out / f"{name}.txt", lines), tokenizer="whitespace", order=order)
-        trained.save(out / name)
+        text = _written(out / f"{name}.txt", lines)
+        chainrule.train("ngram", text, tokenizer="whitespace", order=order).save(out / name)
     model: Model = chainrule.load(out / name)
     return model
 

@@ -143,7 +143,7 @@ def models(on: Run) -> Models:
     arpa_file = on.folder / "kenlm.arpa"
     for name, layout, bits in (("fast", "fast", 0), ("small", "small", 0), ("small, 8 bits", "small", 8)):
         ours[name] = on.folder / f"{on.text.name}.{layout}{bits}.ngram"
-        model.lm.engine.convert(layout, bits, threads=2).save(str(ours[name]))  # type: ignore[attr-defined]
+        model.lm.engine.convert(layout, bits, threads=2).save(str(ours[name]))
     on.kenlm.estimate(ORDER, on.text.train, arpa_file)
     theirs = {}
     for name, kind, bits in (("probing", "probing", 0), ("trie", "trie", 0), ("trie, 8 bits", "trie", 8)):

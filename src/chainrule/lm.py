@@ -81,12 +81,12 @@ class LanguageModel(Protocol[S]):
         ...
 
     @property
-    def engine(self) -> Any | None:
+    def engine(self) -> Any:
         """Compiled n-gram engine, for n-gram queries outside this interface; None for other models."""
         ...
 
     @property
-    def network(self) -> Any | None:
+    def network(self) -> Any:
         """PyTorch network, for hidden states and gradients; None for other models."""
         ...
 

@@ -60,7 +60,7 @@ def sample(
 
 
 def layer_of(given: Sample) -> Any:
-    return given.model.lm.network.layers[0]  # type: ignore[attr-defined]
+    return given.model.lm.network.layers[0]
 
 
 def section(*given: Sample, **chosen: Any) -> Section:
@@ -75,7 +75,7 @@ def test_a_unit_that_is_on_inside_quotes_is_the_quote_cell() -> None:
     given = sample("rnn", QUOTED, kind="char", name="elman", tokens=1500)
     opens, closes = given.model.tokenizer.vocab["“"], given.model.tokenizer.vocab["”"]
     with torch.no_grad():
-        embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
+        embedding = given.model.lm.network.embedding
         embedding[:, 0] = 0.0
         embedding[opens, 0], embedding[closes, 0] = 1.0, -1.0
         layer_of(given).W[2] = torch.tensor([20.0, 0, 0, 0, 0, 0])
@@ -110,7 +110,7 @@ def test_a_caption_claims_nothing_that_was_not_found() -> None:
 def let_cell_two_count(given: Sample) -> None:
     """f = i = 1 and g = tanh(0.01), but f = i = 0 at `</s>`: c = 0.01 · tokens in the line."""
     with torch.no_grad():
-        embedding = given.model.lm.network.embedding  # type: ignore[attr-defined]
+        embedding = given.model.lm.network.embedding
         embedding[:, 0] = 0.0
         embedding[given.model.tokenizer.eos, 0] = 1.0
         layer = layer_of(given)

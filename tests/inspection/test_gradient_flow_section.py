@@ -114,7 +114,7 @@ def test_every_layer_in_words() -> None:
 def test_an_lstm_whose_forget_gates_are_known() -> None:
     """σ(log 9) = 0.9 and no path through h: along the cell half is gone after log 2 / −log 0.9 = 6.6 tokens."""
     one = sample("lstm", layers=1, tie=False)
-    network: Any = one.model.lm.network  # type: ignore[attr-defined]
+    network: Any = one.model.lm.network
     with torch.no_grad():
         network.layers[0].R.zero_()
         network.layers[0].W[8:16] = 0
@@ -139,7 +139,7 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
 def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
     """σ_max by the power method; the measured curve never lies above it."""
     one = sample("rnn", layers=2, nonlinearity=nonlinearity)
-    R = one.model.lm.network.layers[-1].R.detach().numpy().astype(float)  # type: ignore[attr-defined]
+    R = one.model.lm.network.layers[-1].R.detach().numpy().astype(float)
     v = np.ones(8)
     for _ in range(2000):
         v = R.T @ (R @ v)

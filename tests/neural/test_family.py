@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_weights(saved: Path) -> None:
 def test_a_model_says_the_same_wherever_it_was_trained(saved: Path) -> None:
     """The files know no device: they load onto the processor, whatever `auto` is here."""
     found, here = api.load(saved, device="cpu"), api.load(saved)
-    assert found.lm.device.type == "cpu"  # type: ignore[attr-defined]
+    assert found.lm.device.type == "cpu"
     ids = np.array([found.lm.vocabulary.bos])
     log_p, _ = found.lm.step(found.lm.start(1), ids)
     again, _ = here.lm.step(here.lm.start(1), ids)
@@ -160,7 +160,7 @@ def test_settings_that_are_no_finite_number_are_refused(setting: str, value: flo
 def test_a_log_goes_with_the_model(saved: Path) -> None:
     lines = [json.loads(line) for line in (saved / "train_log.jsonl").read_text().splitlines()]
     assert lines[-1]["event"] == "end"
-    assert api.load(saved).lm.log == (saved / "train_log.jsonl").read_bytes()  # type: ignore[attr-defined]
+    assert api.load(saved).lm.log == (saved / "train_log.jsonl").read_bytes()
 
 
 def test_tied_weights_are_saved_and_counted_once() -> None:

@@ -21,7 +21,7 @@ from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram.arpa import read, write
 from chainrule.ngram.config import SMOOTHINGS, Config, Smoothing
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import estimate, estimate_lambdas, expand_lambdas
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from ngram.reference import count
 
@@ -72,10 +72,8 @@ def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: i
     ids = np.array([i for line in lines for i in [*line, vocabulary.eos]])
     counts = count(ids, order, vocabulary)
     config = Config(order=order, smoothing=smoothing, prune=(0, 0, 1)[:order])
-    weights = smoothing.estimate_lambdas(counts, ids, "line", is_bucketed=True)
-    return NgramModel.from_tables(
-        estimate(counts, config, smoothing.expand_lambdas(counts, weights, True)), vocabulary
-    )
+    weights = estimate_lambdas(counts, ids, "line", is_bucketed=True)
+    return NgramModel.from_tables(estimate(counts, config, expand_lambdas(counts, weights, True)), vocabulary)
 
 
 def names_of(lm: NgramModel) -> list[str]:

@@ -284,7 +284,7 @@ def test_nothing_is_loaded_from_outside() -> None:
     parsed = Scripts(text)
     policy = next(value for name, value in parsed.attributes if name == "content" and "default-src" in str(value))
     digest = base64.b64encode(hashlib.sha256(parsed.found[1].encode()).digest()).decode()
-    assert policy.startswith(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';")
+    assert str(policy).startswith(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';")
     assert not {"src", "href"} & {name for name, _ in parsed.attributes}
     assert not re.search(r"https?://|url\(|@import|\bimport\b", text)
 

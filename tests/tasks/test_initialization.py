@@ -247,7 +247,7 @@ def test_the_digest_is_part_of_a_run() -> None:
     plain = identify(RunOptions(), "tag", initialized.config, [LINES], [initialized.tokenizer])
     assert "begun" not in plain.identity
     job = identify(RunOptions(), "tag", initialized.config, [LINES], [initialized.tokenizer], "0a1b")
-    assert job.identity == plain.identity | {"begun": "0a1b"}
+    assert job.identity == {**plain.identity, "begun": "0a1b"}
 
 
 def test_resumption_with_other_vectors_is_rejected(tmp_path: Path) -> None:

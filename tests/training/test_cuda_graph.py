@@ -75,7 +75,7 @@ def test_a_model_of_the_gpu_opens_on_the_processor(tmp_path: Path) -> None:
     made = api.train("lstm", text, context="stream", device="cuda", hidden=16, epochs=2, precision="fp16")
     made.save(tmp_path / "model")
     there, here = (api.load(tmp_path / "model", device=device) for device in ("cuda", "cpu"))
-    assert here.lm.device.type == "cpu"  # type: ignore[attr-defined]
+    assert here.lm.device.type == "cpu"
     assert here.score("a b c").log_prob == pytest.approx(there.score("a b c").log_prob, rel=1e-4)
 
 

@@ -46,7 +46,7 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
 def _recurrences(sample: Sample, progress: Progress) -> list[Recurrence]:
     from chainrule.neural.probes.recurrent_matrices import recurrent_spectra
 
-    return recurrent_spectra(sample.model.lm.network, progress)  # type: ignore[arg-type]
+    return recurrent_spectra(sample.model.lm.network, progress)
 
 
 def _planes(name: str, layers: Sequence[Recurrence]) -> Figure:
