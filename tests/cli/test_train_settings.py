@@ -1,5 +1,6 @@
 """`chainrule train`: where settings come from, and which win; what each option reaches."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,8 @@ def api_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object
     seen: dict[str, Any] = {}
 
     def stop(family: str, text: object, **given: Any) -> None:
-        seen.update(given, family=family)
+        options = given.pop("options")
+        seen.update({f.name: getattr(options, f.name) for f in dataclasses.fields(options)} | given, family=family)
         raise InputError("seen")
 
     monkeypatch.setattr(api, "train", stop)
