@@ -134,7 +134,7 @@ nanobind::ndarray<nanobind::numpy, T> to_numpy(UninitializedBuffer<T> values) {
     return nanobind::ndarray<nanobind::numpy, T>(data, {size}, owner);
 }
 
-// Why default discounts are used, worded as in discounts.py; "" if they were estimated.
+// Why default discounts are used, worded as in smoothing.py; "" if they were estimated.
 inline std::string fallback_reason(const Discounts& discounts) {
     char text[160];
     const auto& n = discounts.n;

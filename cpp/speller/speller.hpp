@@ -1,4 +1,4 @@
-// Character n-gram model of the spelling of unknown words; implements ngram/spelling.py.
+// Character n-gram model of the spelling of unknown words; implements ngram/oov_speller.py.
 //
 // log p(spelling | unknown) = Σ log p(character | those before it) + log p(end | …) − log_outside. A
 // character's number is its index in the alphabet, followed by the numbers of any other character, the

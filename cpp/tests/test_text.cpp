@@ -1,4 +1,4 @@
-// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_plain.py compares the results with
+// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_encode_native.py compares the results with
 // the Python implementation.
 #include <algorithm>
 #include <fstream>

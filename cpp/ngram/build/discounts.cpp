@@ -11,7 +11,7 @@ std::array<std::uint64_t, 5> counts_of_counts(const UninitializedBuffer<std::uin
                                               std::size_t threads) {
     std::vector<std::array<std::uint64_t, 5>> histograms(threads);
     parallel_for(threads, [&](std::size_t t) {
-        // Counted in a local array: neighbouring arrays in `found` share cache lines (false sharing).
+        // Counted in a local array: neighbouring arrays in `histograms` share cache lines (false sharing).
         std::array<std::uint64_t, 6> histogram{};
         const std::size_t to = part_begin(counts.size(), t + 1, threads);
         for (std::size_t i = part_begin(counts.size(), t, threads); i < to; ++i)
