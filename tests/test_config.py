@@ -8,6 +8,7 @@ from chainrule.config import (
     ConfigOverrides,
     RunConfig,
     build_config,
+    merge_settings,
     overrides_from_tables,
     parse_overrides,
     read_toml,
@@ -15,6 +16,7 @@ from chainrule.config import (
 )
 from chainrule.errors import ConfigError, NotFoundError
 from chainrule.ngram.config import Config
+from chainrule.tokenizers.config import TokenizerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,3 +157,33 @@ def test_ngram_settings_out_of_range_are_refused(wrong: dict[str, object]) -> No
 def test_cut_offs_cover_every_order() -> None:
     assert Config(order=4, prune=(0, 0, 1)).cut_offs() == (0, 0, 1, 1)
     assert Config(order=2).cut_offs() == (0, 0)
+
+
+def test_settings_are_merged_by_priority(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[model]\norder = 3\nk = 0.5\n[tokenizer]\nmin_count = 3\n[run]\nseed = 3\n")
+    recipe = ConfigOverrides(
+        model={"order": 2, "prune": "0"}, tokenizer={"kind": "char"}, run={"context": "stream"}
+    )
+    merged = merge_settings(
+        recipe, file, ["order=4", "unk=?"], {"order": 5, "seed": 5}, tokenizer_config=TokenizerConfig
+    )
+    assert merged == ConfigOverrides(
+        model={"order": 5, "prune": "0", "k": 0.5},
+        tokenizer={"kind": "char", "min_count": 3, "unk": "?"},
+        run={"context": "stream", "seed": 5},
+    )
+    assert merged.arguments() == merged.model | {"tokenizer": "char", "min_count": 3, "unk": "?"}
+    assert recipe.model == {"order": 2, "prune": "0"}
+
+
+def test_a_trained_tokenizer_replaces_the_one_of_the_recipe() -> None:
+    recipe = ConfigOverrides(tokenizer={"kind": "char", "min_count": 2})
+    for kind, tokenizer in (("runs/bpe", {"kind": "runs/bpe"}), ("word", {"kind": "word", "min_count": 2})):
+        merged = merge_settings(recipe, options={"kind": kind}, tokenizer_config=TokenizerConfig)
+        assert merged.tokenizer == tokenizer
+
+
+def test_pairs_do_not_set_the_run() -> None:
+    merged = merge_settings(pairs=["seed=1"], tokenizer_config=TokenizerConfig)
+    assert (merged.run, merged.model) == ({}, {"seed": "1"})

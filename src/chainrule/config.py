@@ -21,12 +21,37 @@ LARGEST_INTEGER = 1 << 63
 RECIPE_TABLE = "recipe"  # table with the description of a recipe, not settings
 
 
+def setting(default: Any, help: str, *, option: str = "", shows_default: bool = False, **limits: float) -> Any:
+    """Declare a field of a config dataclass together with its command-line option.
+
+    Args:
+        default: Default value.
+        help: Help text of the option.
+        option: Flags of the option, e.g. `--tie/--no-tie`; by default the name of the field.
+        shows_default: Append the default value to the help text.
+        limits: `min` and `max` of the option.
+
+    """
+    shown = f"{default:g}" if isinstance(default, float) else default
+    text = f"{help}  [default: {shown}]" if shows_default else help
+    return dataclasses.field(default=default, metadata={"help": text, "option": option, "limits": limits})
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Settings of a training run that belong to neither the model nor the tokenizer."""
 
-    context: Literal["line", "stream"] = "line"
-    seed: int = 0
+    context: Literal["line", "stream"] = setting(
+        "line",
+        "'line' resets the context at every line; 'stream' carries it over from the line before.",
+        shows_default=True,
+    )
+    seed: int = setting(
+        0,
+        "Random seed; the same seed gives the same result, except when a unigram tokenizer is trained.",
+        shows_default=True,
+        min=0,
+    )
 
     def __post_init__(self) -> None:
         check_seed(self.seed, "run.seed")
@@ -56,6 +81,11 @@ class ConfigOverrides:
             tokenizer=self.tokenizer | above.tokenizer,
             run=self.run | above.run,
         )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings of tokenizer and model as keyword arguments of a `train` function."""
+        tokenizer = {"tokenizer" if name == "kind" else name: value for name, value in self.tokenizer.items()}
+        return tokenizer | self.model
 
 
 def build_config(
@@ -150,6 +180,35 @@ def parse_overrides(pairs: Sequence[str]) -> dict[str, object]:
             raise ConfigError(f"--set {pair}: write it as key=value, for example --set order=3")
         settings[name] = value
     return settings
+
+
+def merge_settings(
+    recipe: ConfigOverrides | None = None,
+    file: Path | None = None,
+    pairs: Sequence[str] = (),
+    options: Mapping[str, object] = types.MappingProxyType({}),
+    *,
+    tokenizer_config: type[Any],
+) -> ConfigOverrides:
+    """Merge the settings of a recipe, a TOML file, `key=value` pairs and options, in increasing priority.
+
+    Options are assigned to the tokenizer, the run or the model by name, and pairs to the tokenizer or the model. If
+    they name a trained tokenizer,
+    which cannot be configured, the tokenizer settings of the recipe are ignored.
+    """
+    settings = ConfigOverrides() if recipe is None else recipe
+    kinds = get_args(get_type_hints(tokenizer_config)["kind"])
+    run_names = {field.name for field in dataclasses.fields(RunConfig)}
+    chosen = ConfigOverrides(run={name: value for name, value in options.items() if name in run_names})
+    tokenizer_names = {field.name for field in dataclasses.fields(tokenizer_config)}
+    rest = {name: value for name, value in options.items() if name not in run_names}
+    for name, value in (parse_overrides(pairs) | rest).items():
+        (chosen.tokenizer if name in tokenizer_names else chosen.model)[name] = value
+    if chosen.tokenizer.get("kind", kinds[0]) not in kinds:
+        settings = dataclasses.replace(settings, tokenizer={})
+    if file is not None:
+        settings |= overrides_from_tables(read_toml(file), file)
+    return settings | chosen
 
 
 def _check_saved(value: object, name: str, kind: Any) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final, Literal, get_args
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
 
 
@@ -65,19 +66,29 @@ class Decoding:
     `greedy` is sampling at temperature 0; `beam` searches the same filtered distribution that `sample` draws from.
     """
 
-    strategy: Strategy = "sample"
-    temperature: float = 1.0  # p^{1/T}; 0 is the argmax
-    top_k: int | None = None  # keep the k most probable tokens
-    top_p: float | None = None  # keep the smallest set of tokens with probability mass p
-    min_p: float | None = None  # keep tokens with at least this fraction of the highest probability
-    beam_size: int = 5  # B, hypotheses kept at each length
-    length_penalty: float = 0.0  # p in score / length^p; 0: no length normalisation
-    repetition_penalty: float = 1.0  # factor of log p of tokens that are already in the text
-    no_repeat_ngram: int | None = None  # order n of n-grams that must not be repeated
-    max_tokens: int = 100
-    unk: UnknownWord = "exclude"  # `<unk>`: never generated, replaced by a sampled spelling, or kept as `<unk>`
+    strategy: Strategy = setting("sample", "Decoding strategy: greedy, sample or beam.", shows_default=True)
+    temperature: float = setting(1.0, "Sampling temperature; 0 is greedy.", shows_default=True)  # p^{1/T}
+    top_k: int | None = setting(None, "Top-k sampling: the k most probable tokens.")
+    top_p: float | None = setting(None, "Nucleus sampling: the smallest set of tokens with total probability p.")
+    min_p: float | None = setting(
+        None, "Min-p sampling: tokens with at least this fraction of the highest probability."
+    )
+    beam_size: int = setting(5, "Beam size.", shows_default=True)  # B, hypotheses kept at each length
+    length_penalty: float = setting(
+        0.0, "Length penalty a: hypotheses are ranked by log p / length^a.", shows_default=True
+    )
+    repetition_penalty: float = setting(  # factor of log p
+        1.0, "Values above 1 make tokens that already occurred less likely.", shows_default=True
+    )
+    no_repeat_ngram: int | None = setting(None, "Never repeat an n-gram of this order.")
+    max_tokens: int = setting(100, "Maximum number of tokens.", shows_default=True)
+    unk: UnknownWord = setting(
+        "exclude",
+        "Treatment of <unk>: exclude (never generated), spell (replaced by a spelling), or keep.",
+        shows_default=True,
+    )
     stop: tuple[str, ...] = ()  # stop strings; the text is truncated before the first one
-    seed: int | None = None  # None: random
+    seed: int | None = setting(None, "Random seed; the same seed gives the same text.")  # None: random
 
     def __post_init__(self) -> None:
         for name, kind in (("strategy", Strategy), ("unk", UnknownWord)):

@@ -1,11 +1,12 @@
 """Configuration of word vectors."""
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
+from chainrule.system import parse_size
 
 Method = Literal["skipgram", "cbow", "glove", "ppmi", "one-hot"]
 METHODS: Final[tuple[Method, ...]] = get_args(Method)
@@ -14,31 +15,39 @@ TOKENIZERS: Final[tuple[WordTokenizer, ...]] = get_args(WordTokenizer)
 DEFAULT_LEARNING_RATES: Final[dict[str, float]] = {"skipgram": 0.025, "cbow": 0.05, "glove": 0.05}
 SIMD_CHOICES: Final = ("auto", "avx512", "avx2", "none")
 MAX_SETTING: Final = 1 << 16
-UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+MIN_MEMORY: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorConfig:
     """Training settings; each method uses the ones that apply to it."""
 
-    method: Method = "skipgram"
-    dimensions: int = 100
-    window: int = 5  # maximum words on each side; word2vec draws 1 … window for each word
-    negative: int = 5  # negative samples per positive pair
-    epochs: int = 5
-    learning_rate: float = 0.0  # initial learning rate; 0: default of the method
-    sample: float = 1e-3  # subsampling threshold for frequent words; 0: no subsampling
+    method: Method = setting("skipgram", "Method: skipgram, cbow, glove, ppmi or one-hot.", shows_default=True)
+    dimensions: int = setting(100, "Vector size.", shows_default=True)
+    window: int = setting(  # word2vec draws 1 … window for each word
+        5, "Context window: words on either side.", shows_default=True
+    )
+    negative: int = setting(5, "skipgram, cbow: negative samples per word.", shows_default=True)
+    epochs: int = setting(5, "Number of epochs.", shows_default=True)
+    learning_rate: float = setting(0.0, "Initial learning rate.  [default: depends on the method]")  # 0: default
+    sample: float = setting(  # 0: no subsampling
+        1e-3, "skipgram, cbow: subsample words above this frequency.", shows_default=True
+    )
     power: float = 0.75  # exponent of the counts in the noise distribution and in PPMI context smoothing
-    min_count: int = 5
-    vocab_size: int | None = None  # maximum number of words, the most frequent first
-    lowercase: bool = False
-    tokenizer: WordTokenizer = "word"  # word: split punctuation from words; whitespace: split at whitespace only
+    min_count: int = setting(5, "Minimum count of a word; rarer words are ignored.", shows_default=True)
+    vocab_size: int | None = setting(None, "Maximum number of words.")
+    lowercase: bool = setting(False, "Lowercase the text.")
+    tokenizer: WordTokenizer = setting(
+        "word",
+        "Tokenizer: word (splits punctuation) or whitespace (splits at blanks only).",
+        shows_default=True,
+    )
     shortest: int = 0  # length of the shortest character n-grams; 0: no character n-grams
     longest: int = 0  # length of the longest character n-grams
     buckets: int = 200_000  # hash buckets of character n-grams
     x_max: float = 10.0  # GloVe: co-occurrence count from which the weight is 1
     alpha: float = 0.75  # GloVe: exponent of the weight below x_max
-    memory: str = "1G"  # memory limit for counting co-occurrences
+    memory: str = setting("1G", "glove, ppmi: memory limit for counting co-occurrences.", shows_default=True)
     simd: str = "auto"  # instruction set of the kernels
 
     def __post_init__(self) -> None:
@@ -71,7 +80,7 @@ class VectorConfig:
                 f"vectors.shortest is {self.shortest}, but vectors.method '{self.method}' "
                 "has no character n-grams; choose skipgram or cbow"
             )
-        if self.memory_bytes < UNITS["M"]:
+        if self.memory_bytes < MIN_MEMORY:
             raise ConfigError(f"vectors.memory is '{self.memory}'; choose 1M or more")
 
     def _check_numbers(self) -> None:
@@ -99,7 +108,4 @@ class VectorConfig:
         >>> VectorConfig(memory="64M").memory_bytes
         67108864
         """
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", self.memory.strip().upper())
-        if not match:
-            raise ConfigError(f"vectors.memory is '{self.memory}'; write it as 500M or 2G")
-        return int(float(match[1]) * UNITS[match[2]])
+        return parse_size(self.memory, "vectors.memory")

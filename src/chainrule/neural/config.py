@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
 from chainrule.training.config import Training
 
@@ -17,11 +18,13 @@ MOST_PARAMETERS = 1 << 33
 class Architecture(Training):
     """Settings shared by all networks."""
 
-    hidden: int = 256  # width; a tied recurrent network's last layer has the embedding width
-    layers: int = 1
-    embedding: int = 0  # width of the word vectors; 0: same as `hidden`
-    tie: bool = True  # tie input embeddings and output weights
-    dropout: float = 0.2  # of layer outputs; default of the other dropout rates
+    hidden: int = setting(  # the last layer of a tied recurrent network has the embedding width
+        256, "Neural models: size of the hidden layers."
+    )
+    layers: int = setting(1, "Neural models: number of hidden layers.")
+    embedding: int = setting(0, "Neural models: embedding size; 0 uses the hidden size.")
+    tie: bool = setting(True, "Neural models: tie input embeddings and output weights.", option="--tie/--no-tie")
+    dropout: float = setting(0.2, "Neural models: dropout probability.")  # default of the other dropout rates
     input_dropout: float | None = None  # on the inputs of the first layer
     output_dropout: float | None = None  # on the inputs of the output layer
     embedding_dropout: float = 0.0  # of whole embedding rows (word types)
@@ -30,7 +33,9 @@ class Architecture(Training):
     samples: int = 1024  # sampled, nce: noise words per batch
     cutoffs: tuple[int, ...] = ()  # adaptive: start ranks of the clusters; empty: automatic
     validation_tokens: int = 0  # language models: validation tokens used during training; 0: all
-    init: Initialization = "xavier"
+    init: Initialization = setting(
+        "xavier", "Neural models: weight initialization: xavier, he, orthogonal, uniform or normal."
+    )
     init_range: float = 0.1  # of uniform weights and word vectors
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
 
 Smoothing = Literal[
@@ -31,15 +32,31 @@ LAYOUTS: Final = ("fast", "small")
 class Config:
     """Order, smoothing method, its parameters, pruning and file layout of an n-gram model."""
 
-    order: int = 5  # n: a word is predicted from the n−1 words before it
-    smoothing: str = "modified-kneser-ney"  # one of SMOOTHINGS
-    prune: tuple[int, ...] = ()  # count cut-off per order (the last value applies to all higher orders)
-    entropy_prune: float = 0.0  # remove n-grams whose removal raises perplexity by less than this fraction
+    order: int = setting(5, "ngram, feedforward: order of the model (n); n-gram models default to 5.")
+    smoothing: str = setting(
+        "modified-kneser-ney",
+        "ngram: smoothing method: modified-kneser-ney, kneser-ney, absolute, witten-bell, jelinek-mercer, katz, "
+        "add-k, laplace, mle or stupid-backoff.",
+    )
+    prune: tuple[int, ...] = setting(  # the last value applies to all higher orders
+        (), "ngram: count threshold per order, e.g. 0,0,1; n-grams with this count or less are dropped."
+    )
+    entropy_prune: float = setting(
+        0.0,
+        "ngram: entropy pruning: drop n-grams whose removal raises perplexity by less than this fraction, "
+        "e.g. 1e-8.",
+    )
     k: float = 0.1  # add-k: constant added to every count
     discount: float | None = None  # absolute, kneser-ney: D; None: estimated from the counts of counts
     backoff: float = 0.4  # stupid-backoff: back-off weight
-    layout: str = "fast"  # layout of the model file: fast, or small (less than half the size, slower queries)
-    bits: int = 0  # 8: quantise to 256 values per order (small layout only); 0: no quantisation
+    layout: str = setting(
+        "fast", "ngram: model file layout: fast (hash table) or small (compact).", shows_default=True
+    )
+    bits: int = setting(
+        0,
+        "ngram: bits per probability: 8 (requires the small layout) or 0 (no quantization).",
+        option="--quantize",
+    )
     buckets: bool = True  # jelinek-mercer: one λ per order and bucket of c(h) instead of one per order
 
     def __post_init__(self) -> None:

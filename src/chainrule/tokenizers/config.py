@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
 
 Kind = Literal["word", "whitespace", "char", "byte", "bpe", "wordpiece", "unigram"]
@@ -21,15 +22,27 @@ JOINER: Final = "\uffed"
 class TokenizerConfig:
     """Kind of tokenizer and three vocabulary cut-offs, which may be combined."""
 
-    kind: Kind = "word"
-    vocab_size: int | None = None  # word, char: keep at most this many types; sub-words: total symbols
-    min_count: int = 1  # τ: word, char: keep types with at least this count
-    top_percent: float | None = None  # α: word, char: keep this percentage of the types, the most frequent
-    vocab: str | None = None  # word: file with the vocabulary, one word per line; only its name is saved
-    unk: str = "<unk>"  # unknown-word symbol, which may occur in the corpus
-    closed: bool = False  # unknown words have probability zero
-    lowercase: bool = False
-    locale: Locale = ""  # lower-casing rules: in tr and az the lower case of I is the dotless ı
+    kind: Kind = setting(
+        "word",
+        "Tokenizer: word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is not "
+        "reproducible, even with --seed), or a tokenizer folder.",
+        option="--tokenizer",
+        shows_default=True,
+    )
+    vocab_size: int | None = setting(None, "Maximum vocabulary size (number of token types).")
+    min_count: int = setting(1, "Minimum count of a word; rarer words become <unk>.", shows_default=True)  # τ
+    top_percent: float | None = setting(
+        None, "Keep only this percentage of the token types, the most frequent ones."
+    )  # α
+    vocab: str | None = setting(  # only the name of the file is saved
+        None, "Vocabulary file for the word tokenizer, one word per line; no other words are known."
+    )
+    unk: str = setting("<unk>", "Word that marks unknown words in the corpus.", shows_default=True)
+    closed: bool = setting(False, "Closed vocabulary: no <unk> token; unknown words have probability 0.")
+    lowercase: bool = setting(False, "Lowercase the text.")
+    locale: Locale = setting(
+        "", "Language of --lowercase: tr or az (I becomes ı, İ becomes i).", option="--lowercase-locale"
+    )
     joiner: str = JOINER  # word: stored to recognise folders written before punctuation was split
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from chainrule.config import setting
 from chainrule.errors import ConfigError
 
 Optimizer = Literal["sgd", "momentum", "rmsprop", "adam", "adamw"]
@@ -15,12 +16,14 @@ Precision = Literal["fp32", "bf16", "fp16"]
 class Training:
     """Training settings shared by all networks."""
 
-    batch_size: int = 32  # lines, or parallel columns of the stream
-    bptt: int = 70  # tokens per update (truncated BPTT); 0: a whole line or column
-    epochs: int = 20
-    max_seconds: float | None = None  # time limit; the schedule is shortened to fit
-    optimizer: Optimizer = "adamw"
-    learning_rate: float = 2e-3
+    batch_size: int = setting(32, "Neural models: lines (or parallel streams) per batch.")
+    bptt: int = setting(70, "Neural models: truncated back-propagation length in tokens; 0 uses whole lines.")
+    epochs: int = setting(20, "Neural models: maximum number of epochs.")
+    max_seconds: float | None = setting(  # the learning-rate schedule is shortened to fit
+        None, "Neural models: maximum training time in seconds."
+    )
+    optimizer: Optimizer = setting("adamw", "Neural models: optimizer: sgd, momentum, rmsprop, adam or adamw.")
+    learning_rate: float = setting(2e-3, "Neural models: peak learning rate.")
     momentum: float = 0.9  # for momentum
     beta1: float = 0.9  # for adam and adamw
     beta2: float = 0.99  # for rmsprop, adam and adamw
@@ -33,15 +36,20 @@ class Training:
     averaging: Averaging = "none"  # weight averaging: mean or exponential moving average
     average_from: float = 0.6  # share of the run after which averaging starts
     average_decay: float = 0.999  # ema: decay per step
-    clip: float = 1.0  # maximum gradient norm; 0: no clipping
+    clip: float = setting(1.0, "Neural models: maximum gradient norm; 0 disables clipping.")
     clip_value: float = 0.0  # maximum absolute gradient value; 0: no clipping
-    precision: Precision = "fp32"
+    precision: Precision = setting("fp32", "Neural models: arithmetic precision: fp32, bf16 or fp16.")
     loss_scale: float = 4096.0  # fp16: prevents gradient underflow
     shuffle: bool = True  # new order of lines, or new offset of columns, in every epoch
     keep: Literal["best", "last"] = "best"  # weights to keep; best by validation loss
     validate_every: int = 1  # epochs
     validations: int = 0  # number of evenly spaced validations; 0: every `validate_every` epochs
-    stop_after: int = 0  # early stopping: validations without improvement; 0: never
+    stop_after: int = setting(  # 0: never
+        0,
+        "Neural models: early stopping after this many validations without improvement; needs --valid.",
+        option="--patience",
+        min=1,
+    )
     checkpoint_seconds: float = 60.0  # between checkpoints
     log_every: int = 50  # steps
     graphs: bool = True  # on the GPU: replay steps as CUDA graphs if shapes are static
