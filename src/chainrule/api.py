@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from chainrule import config as settings
 from chainrule import families, mixture, model_folder, recipes, sizing, system
+from chainrule.config import RunConfig, build_config, merge_settings, to_json
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
@@ -59,6 +60,7 @@ def train(
     memory: str | int | None = None,
     size: str | None = None,
     options: RunOptions | None = None,
+    settings: "Settings | None" = None,
     **chosen: Any,
 ) -> Model:
     """Train one model.
@@ -72,17 +74,23 @@ def train(
         memory: Memory limit of n-gram training, which sorts on disk beyond it; `"2G"`, `"80%"` by default.
         size: `"auto"` sizes a neural model to text, machine and `max_seconds`; `announce` receives the plan.
         options: Options of the run.
+        settings: Settings of `resolve_settings`, in place of `tokenizer`, `recipe` and the settings in `chosen`.
         chosen: Settings of the tokenizer (`min_count`) and of the family (`order`), and fields of `RunOptions` by
             name: `context` (`line` by default), `seed`, `device`, `progress` (True prints to stderr), `out` (folder
             of the checkpoint and the log of a neural model), `resume`, `force` (overwrite `out`), `tensorboard`.
 
     """
-    options, choice, config, explicit = _settings(family, recipe, tokenizer, options, chosen)
-    _check(family, config, size, has_validation=valid is not None)
-    options = dataclasses.replace(options, memory_limit=_memory_limit(family, memory))
+    named = {"kind": tokenizer} | {name: chosen.pop(name, None) for name in ("context", "seed")}
+    run = {} if options is None else {"context": options.context, "seed": options.seed}
+    options = RunOptions.merge(options, chosen)
+    if settings is None:
+        arguments = run | chosen | {name: value for name, value in named.items() if value is not None}
+        settings = resolve_settings(family, recipe, options=arguments)
+    _check(family, settings.model, size, has_validation=valid is not None)
+    options = dataclasses.replace(options, **to_json(settings.run), memory_limit=_memory_limit(family, memory))
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     with _writing(options), _ids_file(memory) as ids_file:
-        prepared = _prepare(corpus, choice, held_out, options.progress, ids_file)
+        prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, ids_file)
         origin = Origin.now(
             text=corpus.name,
             fingerprint=prepared.fingerprint,
@@ -92,9 +100,9 @@ def train(
         )
         if options.out is not None and not options.resume:
             verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
-        plan = ""
+        config, plan = settings.model, ""
         if size is not None:
-            config, plan = _choose_size(family, prepared, explicit, options)
+            config, plan = _choose_size(family, prepared, settings, options)
         return train_prepared(family, config, prepared, origin, options, plan)
 
 
@@ -105,31 +113,46 @@ def _writing(options: RunOptions) -> AbstractContextManager[None]:
     return verified_dir.lock_for_writing(options.out, options.command, force=options.force, resume=options.resume)
 
 
-def _settings(
-    family: str,
-    recipe: str | None,
-    tokenizer: str | Path | None,
-    options: RunOptions | None,
-    chosen: dict[str, Any],
-) -> tuple[RunOptions, TokenizerConfig | Path, Any, dict[str, object]]:
-    """Merge the settings of the recipe with the arguments, which take precedence.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Validated settings of a language model and its training run."""
 
-    Returns the run options, the tokenizer config or folder, the model config, and the explicit model settings.
-    """
-    config_kind = families.get(family).Config
+    run: RunConfig
+    tokenizer: TokenizerConfig | Path  # settings of a new tokenizer, or the folder of a trained one
+    model: Any  # config of the family
+    explicit: dict[str, object]  # model settings that were given, without the defaults
+
+    @property
+    def tokenizer_kind(self) -> str:
+        """Kind of a new tokenizer; empty for a trained one."""
+        return "" if isinstance(self.tokenizer, Path) else self.tokenizer.kind
+
+    @property
+    def tokenizer_files(self) -> list[str | Path | None]:
+        """Folder or vocabulary file that the tokenizer is read from."""
+        return [self.tokenizer if isinstance(self.tokenizer, Path) else self.tokenizer.vocab]
+
+
+def resolve_settings(
+    family: str,
+    recipe: str | None = None,
+    file: Path | None = None,
+    pairs: Sequence[str] = (),
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Settings:
+    """Merge and validate the settings of a recipe, a TOML file, `key=value` pairs and options."""
+    config_class = families.get(family).Config
     if family not in families.trainable():
         raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
-    known = _recipe_settings(recipe, family, tokenizer)
-    kind = str(known.tokenizer.pop("kind", "word"))
-    run = known.run if options is None else {"context": options.context, "seed": options.seed}
-    arguments = {name: chosen.pop(name, None) for name in ("context", "seed")}
-    run |= {name: value for name, value in arguments.items() if value is not None}
-    run = settings.to_json(settings.build_config(settings.RunConfig, run, "run"))
-    options = dataclasses.replace(RunOptions.merge(options, chosen), **run)
-    tokenizer_settings, model_settings = split_settings({**known.tokenizer, **known.model, **chosen})
-    families.check_setting_names(family, model_settings)
-    config = settings.build_config(config_kind, model_settings, "model")
-    return options, resolve_tokenizer(tokenizer or kind, tokenizer_settings), config, model_settings
+    recipe_settings = None if recipe is None else recipes.read(recipe, family).choices
+    merged = merge_settings(recipe_settings, file, pairs, options, tokenizer_config=TokenizerConfig)
+    families.check_setting_names(family, merged.model)
+    return Settings(
+        run=build_config(RunConfig, merged.run, "run"),
+        tokenizer=resolve_tokenizer(merged.tokenizer.pop("kind", "word"), merged.tokenizer),
+        model=build_config(config_class, merged.model, "model", family),
+        explicit=merged.model,
+    )
 
 
 def _prepare(
@@ -156,15 +179,14 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
         config.check_validation(has_validation)
 
 
-def _choose_size(
-    family: str, prepared: PreparedCorpus, explicit: Mapping[str, object], options: RunOptions
-) -> tuple[Any, str]:
+def _choose_size(family: str, prepared: PreparedCorpus, settings: Settings, options: RunOptions) -> tuple[Any, str]:
     """Choose the network size and announce the plan; a resumed run keeps the config of its checkpoint."""
-    limit = settings.build_config(families.get(family).Config, explicit, "model").max_seconds
-    fixed = {name: value for name, value in explicit.items() if name != "max_seconds"}
+    fixed = {name: value for name, value in settings.explicit.items() if name != "max_seconds"}
     if options.resume and options.out is not None:
         fixed = {**_checkpoint_config(options.out), **fixed}
-    sized = sizing.choose_size(family, prepared, seconds=limit, options=options, settings=fixed)
+    sized = sizing.choose_size(
+        family, prepared, seconds=settings.model.max_seconds, options=options, settings=fixed
+    )
     options.announce(sized.plan)
     return sized.config, sized.plan
 
@@ -197,14 +219,6 @@ def _ids_file(memory: str | int | None) -> Iterator[Path | None]:
         return
     with scratch_folder() as scratch:
         yield scratch / "ids"
-
-
-def _recipe_settings(recipe: str | None, family: str, tokenizer: str | Path | None) -> settings.ConfigOverrides:
-    """Return the settings of a recipe; empty without one."""
-    known = settings.ConfigOverrides() if recipe is None else recipes.read(recipe, family).choices
-    if tokenizer is not None and tokenizer not in KINDS:
-        known.tokenizer.clear()  # a trained tokenizer cannot be configured
-    return known
 
 
 def train_prepared(
@@ -311,12 +325,12 @@ def split_settings(chosen: Mapping[str, object]) -> tuple[dict[str, object], dic
     return tokenizer_settings, {name: value for name, value in chosen.items() if name not in names}
 
 
-def resolve_tokenizer(tokenizer: str | Path, tokenizer_settings: Mapping[str, object]) -> TokenizerConfig | Path:
+def resolve_tokenizer(tokenizer: object, tokenizer_settings: Mapping[str, object]) -> TokenizerConfig | Path:
     """Return the config of a tokenizer kind, or the path of a trained tokenizer."""
     if not isinstance(tokenizer, str | Path):
         raise ConfigError(f"tokenizer is {tokenizer!r}; give one of {', '.join(KINDS)}, or a folder")
     if tokenizer in KINDS:
-        return settings.build_config(TokenizerConfig, {"kind": tokenizer, **tokenizer_settings}, "tokenizer")
+        return build_config(TokenizerConfig, {"kind": tokenizer, **tokenizer_settings}, "tokenizer")
     folder = Path(tokenizer)
     if not str(tokenizer) or not folder.exists():
         raise ConfigError(f"tokenizer is '{tokenizer}'; choose one of {', '.join(KINDS)}, or a folder")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from chainrule.cli.compare_table import print_table
+from chainrule.cli.compare import print_results
 from chainrule.comparison.results import Row
 from comparison.example_results import neural_row, ngram_row, results
 
@@ -29,7 +29,7 @@ def rows() -> tuple[Row, ...]:
 
 def printed(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The lines of the table, headings first."""
-    print_table(results(rows=rows), width=width)
+    print_results(results(rows=rows), width=width)
     lines = capsys.readouterr().out.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("model"))
     return [line.rstrip() for line in lines[start : start + 1 + len(rows)]]

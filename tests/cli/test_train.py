@@ -308,7 +308,7 @@ def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
         ),
         (["--closed", "--min-count", "2"], "--closed allows no words outside"),
         (["--min-count", "0"], "choose 1 or more"),
-        (["--context", "page"], "choose line or stream"),
+        (["--context", "page"], "choose one of line, stream"),
         (["--errors", "ignore"], "choose one of strict, replace"),
         (["--tokenizer", "bpe", "--vocab-size", "10"], "needs 256 symbols"),
     ],

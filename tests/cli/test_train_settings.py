@@ -9,7 +9,9 @@ import pytest
 
 from chainrule import api, families, recipes
 from chainrule.cli.train import FAMILIES
+from chainrule.config import RunConfig
 from chainrule.errors import InputError
+from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import QUIET, done, held_elsewhere, refused, trained, write
 
 SMALL = ("--order", "3", *QUIET)
@@ -138,13 +140,16 @@ def test_every_option_reaches_the_family(tmp_path: Path, toy_text: Path, monkeyp
     wanted = {"hidden": 8, "layers": 2, "embedding": 4, "dropout": 0.0, "tie": False, "attention": "dot", "bptt": 5}
     wanted |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
     wanted |= {"clip": 0.0, "init": "he", "precision": "bf16"}
-    assert {name: given[name] for name in wanted} == wanted
-    run = {"out": tmp_path / "m", "resume": True, "tensorboard": True, "context": "line", "seed": 0}
+    settings = given["settings"]
+    assert {name: getattr(settings.model, name) for name in wanted} == settings.explicit == wanted
+    assert settings.run == RunConfig(context="line", seed=0)
+    run = {"out": tmp_path / "m", "resume": True, "tensorboard": True}
     assert {name: given[name] for name in run} == run
-    assert api_call(monkeypatch, tmp_path, "lstm", toy_text, "--tie")["tie"] is True
+    assert api_call(monkeypatch, tmp_path, "lstm", toy_text, "--tie")["settings"].explicit == {"tie": True}
     plain = api_call(monkeypatch, tmp_path, "lstm", toy_text)
-    assert not plain.keys() & wanted.keys()
-    assert (plain["resume"], plain["tensorboard"], plain["tokenizer"]) == (False, False, "word")
+    assert plain["settings"].explicit == {}
+    assert plain["settings"].tokenizer == TokenizerConfig(kind="word")
+    assert (plain["resume"], plain["tensorboard"]) == (False, False)
 
 
 NETWORK = (

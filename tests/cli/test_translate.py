@@ -1,6 +1,5 @@
 """`chainrule translate`: learn, translate, score, align, measure, from files."""
 
-import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -221,10 +220,7 @@ def test_a_finished_model_is_not_resumed(folder: Path) -> None:
 
 
 def test_the_search_is_that_of_python() -> None:
-    for shown in (command.predict, command.evaluate):
-        defaults = {name: p.default for name, p in inspect.signature(shown).parameters.items()}
-        settings = ("strategy", "beam_size", "length_penalty", "temperature", "max_tokens", "seed")
-        assert command._decoding(*(defaults[name] for name in settings)) == replace(BEAM, seed=0)
+    assert command.DecodingOptions().settings() == replace(BEAM, seed=0)
 
 
 def test_no_attention_no_picture(folder: Path, tmp_path: Path) -> None:

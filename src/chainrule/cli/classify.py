@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.cli import options, training_options
-from chainrule.cli.console import dumps, emit, flush, progress, say
+from chainrule.cli.console import dumps, emit, flush, print_table, progress, say
+from chainrule.ngram.config import Config as NgramConfig
 
 if TYPE_CHECKING:
     from chainrule.tasks.classify import Classifier
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Text classification: train, predict, evaluate.", no_args_is_help=True)
 FAMILIES = "Model family: ngram (naive Bayes), rnn, lstm, gru or transformer."  # a literal: the table loads slowly
-SETTINGS = ("pooling", "class_weights", "order", "smoothing")
 MAX_LABELS = 10  # labels for which the whole confusion matrix is printed; else the most frequent confusions
 STRONG, MEDIUM, WEAK = 0.7, 0.4, 0.1  # thresholds of the highlight styles, relative to the largest weight
 
@@ -33,57 +32,32 @@ Label = Annotated[
 Column = Annotated[
     str, typer.Option("--column", help="Name of the text column in JSON Lines or a table with a header.")
 ]
-Lowercase = Annotated[
-    bool | None, typer.Option("--lowercase/--no-lowercase", help="Lowercase the text.  [default: yes]")
-]
+SETTINGS = training_options.TASK_SETTINGS | {
+    "lowercase": options.option(bool, "Lowercase the text.  [default: yes]", "--lowercase/--no-lowercase"),
+    "pooling": options.option(str, "Neural models: pooling over token states: last, mean, max or attention."),
+    "class_weights": options.option(
+        str, "Neural models: loss weights of the labels: balanced (inverse frequency) or none."
+    ),
+    "order": options.option(int, "ngram: order of the class models.  [default: 1]"),
+    **options.of_fields(NgramConfig, "smoothing"),
+}
 
 
 @app.command()
+@options.grouped(SETTINGS)
 def train(
-    call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     file: Labelled,
-    out: training_options.Out,
+    *,
+    run: training_options.Run,
     valid: Annotated[str | None, typer.Option(help="Labelled validation texts, evaluated during training.")] = None,
-    recipe: training_options.Recipe = None,
-    config: training_options.Config = None,
-    set_: training_options.Set = None,
-    resume: training_options.Resume = False,
-    force: options.Force = False,
-    tensorboard: training_options.Tensorboard = False,
     pretrained: Annotated[
         Path | None, typer.Option(help="Neural models: initialize from an encoder trained by chainrule pretrain.")
     ] = None,
     vectors: Annotated[
         Path | None, typer.Option(help="Neural models: initialize embeddings from this file of word vectors.")
     ] = None,
-    tokenizer: options.Tokenizer = None,
-    vocab_size: options.VocabSize = None,
-    min_count: options.MinCount = None,
-    lowercase: Lowercase = None,
-    pooling: Annotated[
-        str | None, typer.Option(help="Neural models: pooling over token states: last, mean, max or attention.")
-    ] = None,
-    class_weights: Annotated[
-        str | None,
-        typer.Option(help="Neural models: loss weights of the labels: balanced (inverse frequency) or none."),
-    ] = None,
-    order: Annotated[int | None, typer.Option(help="ngram: order of the class models.  [default: 1]")] = None,
-    smoothing: options.Smoothing = None,
-    hidden: options.Hidden = None,
-    layers: options.Layers = None,
-    embedding: options.Embedding = None,
-    dropout: options.Dropout = None,
-    batch_size: options.BatchSize = None,
-    epochs: options.Epochs = None,
-    max_seconds: options.MaxSeconds = None,
-    optimizer: options.Optimizer = None,
-    learning_rate: options.LearningRate = None,
-    clip: options.Clip = None,
-    precision: options.Precision = None,
-    seed: options.RunSeed = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
+    settings: dict[str, object],
     column: Column = "text",
     label: Label = "label",
     json: options.Json = False,
@@ -96,46 +70,36 @@ def train(
 
     chainrule classify train lstm train.tsv --valid dev.tsv --pooling attention --out runs/lstm
     """
-    options.limit_threads(threads)
+    options.limit_threads(run.threads)
     from chainrule import families
 
     start = time.perf_counter()
     classify = families.get_task("classify")
     classify.check_family(family, pretrained=pretrained, vectors=vectors)
-    params = dict(call.params)
-    if lowercase is False:  # an explicit False, unlike None
-        params["set_"] = [*(set_ or []), "lowercase=false"]
-    if pretrained is not None and tokenizer is None:
-        params["tokenizer"] = str(pretrained)  # the encoder's tokenizer overrides the recipe's
-    settings = training_options.resolve_settings(
-        "classify", family, classify.get_config_class(family), params, SETTINGS
+    model = training_options.train_task(
+        "classify",
+        classify.get_config_class(family),
+        family,
+        file,
+        run,
+        settings,
+        inputs=(valid, pretrained, vectors),
+        valid=valid,
+        column=column,
+        label=label,
+        pretrained=pretrained,
+        vectors=vectors,
     )
-    kind = settings.tokenizer.pop("kind", None)
-    with training_options.task_run(params, settings, kind) as run_options:
-        model = classify.train(
-            family,
-            file,
-            valid=valid,
-            column=column,
-            label=label,
-            tokenizer=tokenizer or kind,
-            pretrained=pretrained,
-            vectors=vectors,
-            options=run_options,
-            **settings.tokenizer,
-            **settings.model,
-        )
-        model.save(out, force=force)
     validation = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
     if json:
-        about = {"model": str(out), "family": family, "labels": model.counts, "parameters": model.parameters}
+        about = {"model": str(run.out), "family": family, "labels": model.counts, "parameters": model.parameters}
         emit(about | model.metrics | ({"validation": validation} if validation else {}))
     summary = (
         f", validation accuracy {validation['accuracy']:.1%}, macro F1 {validation['macro_f1']:.1%}"
         if validation
         else ""
     )
-    say(f"saved {out}: {model.parameters:,} parameters{summary}, {time.perf_counter() - start:.1f} s in all")
+    say(f"saved {run.out}: {model.parameters:,} parameters{summary}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
@@ -274,10 +238,12 @@ def _print_report(report: "ClassifierReport") -> None:
         (label, *(f"{x[i]:.4f}" for x in (c.precision, c.recall, c.f1)), f"{c.support[i]:,}")
         for i, label in enumerate(c.labels)
     ]
-    _print_table(("label", "precision", "recall", "f1", "texts"), rows)
+    print()
+    print_table(("label", "precision", "recall", "f1", "texts"), rows)
     if len(c.labels) <= MAX_LABELS:
         counts = c.confusion.tolist()
-        _print_table(
+        print()
+        print_table(
             ("true, found:", *c.labels), [(n, *map(str, row)) for n, row in zip(c.labels, counts, strict=True)]
         )
     else:
@@ -285,18 +251,10 @@ def _print_report(report: "ClassifierReport") -> None:
             (c.confusion[i, j], a, b) for i, a in enumerate(c.labels) for j, b in enumerate(c.labels) if i != j
         ]
         worst = sorted(mistakes, key=lambda mistake: -mistake[0])[:MAX_LABELS]
-        _print_table(("true", "found", "texts"), [(a, b, str(n)) for n, a, b in worst if n])
+        print()
+        print_table(("true", "found", "texts"), [(a, b, str(n)) for n, a, b in worst if n])
     bins = [
         (f"{b.low:.3g} to {b.high:.3g}", f"{b.confidence:.4f}", f"{b.accuracy:.4f}", f"{b.count:,}") for b in k.bins
     ]
-    _print_table(("probability", "mean", "accuracy", "texts"), bins)
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a blank line and an aligned table, with all columns but the first right-aligned."""
     print()
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    sides = "<" + ">" * (len(header) - 1)
-    for row in (header, *rows):
-        cells = (f"{cell:{side}{width}}" for cell, width, side in zip(row, widths, sides, strict=True))
-        print("  ".join(cells).rstrip())
+    print_table(("probability", "mean", "accuracy", "texts"), bins)

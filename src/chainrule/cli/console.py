@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
@@ -27,9 +27,7 @@ def emit(document: dict[str, Any], indent: int | None = 2) -> None:
 
 def dumps(document: dict[str, Any], indent: int | None = 2) -> str:
     """Return a strict JSON document with `schema_version`."""
-    versioned = {"schema_version": SCHEMA_VERSION} | document
-    text = json.dumps(replace_nonfinite(versioned), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _SURROGATES.sub("\ufffd", text)  # surrogates come from file names that are not UTF-8
+    return _strict({"schema_version": SCHEMA_VERSION} | document, indent)
 
 
 class StreamedList:
@@ -57,8 +55,17 @@ def emit_streamed(document: dict[str, Any]) -> None:
     print("}")
 
 
-def _strict(value: Any) -> str:
-    return _SURROGATES.sub("\ufffd", json.dumps(replace_nonfinite(value), ensure_ascii=False, allow_nan=False))
+def _strict(value: Any, indent: int | None = None) -> str:
+    text = json.dumps(replace_nonfinite(value), ensure_ascii=False, allow_nan=False, indent=indent)
+    return _SURROGATES.sub("\ufffd", text)  # surrogates come from file names that are not UTF-8
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int = 1) -> None:
+    """Print an aligned table: the first `names` columns left-aligned, the others right-aligned."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]
+        print("  ".join(cells).rstrip())
 
 
 def flush() -> None:

@@ -3,12 +3,13 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
+from chainrule.ngram.config import Config as NgramConfig
 
 if TYPE_CHECKING:
     from chainrule.model import Model
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 KINDS = ("arpa", "ngram", "word2vec")
 
 
+@options.grouped(options.of_fields(NgramConfig, "entropy_prune", "layout", "bits"))
 def convert(
     source: Annotated[
         Path, typer.Argument(metavar="MODEL|FILE.arpa", help="Model folder, or an ARPA file (- for stdin).")
     ],
     out: Annotated[Path, typer.Option(help="Output file (- for stdout) or model folder.")],
+    *,
     force: options.Force = False,
     to: Annotated[
         str | None,
@@ -30,9 +33,7 @@ def convert(
             "vectors). Omit it to import an ARPA file."
         ),
     ] = None,
-    entropy_prune: options.EntropyPrune = None,
-    layout: options.Layout = None,
-    bits: options.Quantize = None,
+    settings: dict[str, Any],
     json: options.Json = False,
 ) -> None:
     """Convert models to and from the formats of other software.
@@ -53,6 +54,7 @@ def convert(
     from chainrule.embeddings import storage
     from chainrule.errors import UsageError
 
+    entropy_prune, layout, bits = (settings.get(name) for name in ("entropy_prune", "layout", "bits"))
     if to is not None and to not in KINDS:
         raise UsageError(f"--to is '{to}'; choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if to == "word2vec" and entropy_prune is not None:

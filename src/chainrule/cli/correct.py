@@ -1,6 +1,7 @@
 """`chainrule correct`: noisy-channel spelling correction."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +15,23 @@ if TYPE_CHECKING:
     from chainrule.applications.spelling.corrector import Correction, Corrector
     from chainrule.applications.spelling.noisy_channel import Channel
 
-DEFAULT_RATE = 0.02
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """Options of the noisy-channel model."""
+
+    error_rate: Annotated[float, typer.Option(help="Prior probability that a word is misspelled.")] = 0.02
+    weight: Annotated[float, typer.Option(help="Weight of the language model relative to the edit model.")] = 1.0
+    beam: Annotated[int, typer.Option(help="Beam size.")] = 8
+    real_words: Annotated[
+        bool, typer.Option("--real-words/--no-real-words", help="Also correct words that are in the vocabulary.")
+    ] = True
 
 
+@options.grouped()
 def correct(
     model: options.ModelFolder,
+    *,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to correct; - for stdin.")] = "-",
     pairs: Annotated[
         list[str] | None,
@@ -35,14 +48,8 @@ def correct(
     lines: Annotated[
         bool, typer.Option("--lines", help="Print only changed lines: number, original, correction.")
     ] = False,
-    error_rate: Annotated[float, typer.Option(help="Prior probability that a word is misspelled.")] = DEFAULT_RATE,
-    weight: Annotated[float, typer.Option(help="Weight of the language model relative to the edit model.")] = 1.0,
-    beam: Annotated[int, typer.Option(help="Beam size.")] = 8,
-    real_words: Annotated[
-        bool, typer.Option("--real-words/--no-real-words", help="Also correct words that are in the vocabulary.")
-    ] = True,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
+    noisy_channel: ChannelOptions,
+    text_format: options.TextFormat,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
@@ -53,16 +60,18 @@ def correct(
     from chainrule import api
     from chainrule.applications.spelling.candidates import Settings
     from chainrule.applications.spelling.corrector import Corrector
-    from chainrule.text.corpus import Corpus, read_batches
+    from chainrule.text.corpus import read_batches
 
-    distance = {} if real_words else {"real_word_distance": 0}
-    settings = Settings(error_rate=error_rate, weight=weight, beam=beam, **distance)
+    distance = {} if noisy_channel.real_words else {"real_word_distance": 0}
+    settings = Settings(
+        error_rate=noisy_channel.error_rate, weight=noisy_channel.weight, beam=noisy_channel.beam, **distance
+    )
     corrector = Corrector(
         api.load(model, kind="language model", device=options.check_device(device)),
         _edit_model(pairs or [], channel),
         settings,
     )
-    text = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
+    text = text_format.corpus(file, reads_once=True)
     corrections = (line for batch in read_batches(text) for line in _flushed(corrector, batch, candidates))
     for number, correction in enumerate(corrections, start=1):
         if json:

@@ -10,13 +10,21 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.evaluation.perplexity import Evaluation
+    from chainrule.model import Model
+
+FIGURES = (
+    *("sentences", "tokens", "oov", "words", "characters", "bytes", "nats_per_token", "bits_per_token"),
+    *("perplexity", "perplexity_excluding_oov", "perplexity_per_word", "bits_per_character", "bits_per_byte"),
+    *("infinite", "seconds", "tokens_per_second", "replaced"),
+)
+ADAPTED_FIGURES = ("perplexity", "bits_per_byte", "nats_per_token", "infinite")
 
 
+@options.grouped()
 def evaluate(
     model: options.ModelFolder,
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
-    ],
+    text: options.Texts,
+    *,
     valid: Annotated[
         list[str] | None, typer.Option(help="Validation text for tuning --temperature, --cache and --dynamic.")
     ] = None,
@@ -34,9 +42,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Transformers: also with a sliding window of this stride, in tokens.")
     ] = None,
     device: options.Device = "auto",
-    column: options.Column = None,
-    errors: options.Errors = "strict",
-    drop_blank_lines: options.DropBlankLines = False,
+    text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
     """Evaluate a model on a text.
@@ -50,14 +56,10 @@ def evaluate(
     adaptations = options.drop_unset(stride=stride, temperature=temperature, cache=cache, dynamic=dynamic)
     _check(list(adaptations), valid, train)
     from chainrule import api
-    from chainrule.text.corpus import Corpus
 
     loaded = api.load(model, kind="language model", device=options.check_device(device))
-    corpus, held_out, train_corpus = (
-        None if part is None else Corpus.of(part, **options.corpus_options(column, errors, drop_blank_lines))
-        for part in (text, valid, train)
-    )
-    assert corpus is not None
+    corpus = text_format.corpus(text)
+    held_out, train_corpus = (None if part is None else text_format.corpus(part) for part in (valid, train))
     with progress() as bar:
         adapted = (  # first, because it checks its arguments
             loaded.evaluate_adapted(
@@ -67,37 +69,21 @@ def evaluate(
             else {}
         )
         result = loaded.evaluate(corpus, bar)
-    document: dict[str, Any] = {
-        "model": str(model),
-        "family": loaded.family,
-        "tokenizer": loaded.tokenizer.config.kind,
-        "context": loaded.lm.context,
-        "sentences": result.sentences,
-        "tokens": result.tokens,
-        "oov": result.oov,
-        "words": result.words,
-        "characters": result.characters,
-        "bytes": result.bytes,
-        "nats_per_token": result.nats_per_token,
-        "bits_per_token": result.bits_per_token,
-        "perplexity": result.perplexity,
-        "perplexity_excluding_oov": result.perplexity_excluding_oov,
-        "perplexity_per_word": result.perplexity_per_word,
-        "bits_per_character": result.bits_per_character,
-        "bits_per_byte": result.bits_per_byte,
-        "infinite": result.infinite,
-        "seconds": result.seconds,
-        "tokens_per_second": result.tokens_per_second,
-        "replaced": result.replaced,
-        "is_normalized": loaded.lm.is_normalized,
-        "is_upper_bound": result.is_upper_bound,
-        "cause": result.cause,
+    adapted_figures = {
+        kind: {name: getattr(figures, name) for name in ADAPTED_FIGURES}
+        | {"settings": settings, "seconds": figures.seconds}
+        for kind, (figures, settings) in adapted.items()
     }
-    adapted_figures = {kind: _figures(figures, settings) for kind, (figures, settings) in adapted.items()}
+    document = _document(str(model), loaded, result)
     if json:
-        document |= {"adapted": adapted_figures} if adapted_figures else {}
-        emit(document)
+        emit(document | ({"adapted": adapted_figures} if adapted_figures else {}))
         return
+    _print(document, adapted_figures)
+    if not loaded.lm.is_normalized:
+        print("These are scores, not probabilities: they do not compare with other models.")
+
+
+def _print(document: dict[str, Any], adapted_figures: dict[str, dict[str, Any]]) -> None:
     for name, value in document.items():
         if value is not None:
             print(f"{name:<26}{_readable(value)}")
@@ -107,8 +93,19 @@ def evaluate(
             f"{'adapted: ' + kind:<26}perplexity {figures['perplexity']:.6g}, "
             f"bits_per_byte {figures['bits_per_byte']:.6g} ({settings})"
         )
-    if not loaded.lm.is_normalized:
-        print("These are scores, not probabilities: they do not compare with other models.")
+
+
+def _document(name: str, model: "Model", result: "Evaluation") -> dict[str, Any]:
+    return {
+        "model": name,
+        "family": model.family,
+        "tokenizer": model.tokenizer.config.kind,
+        "context": model.lm.context,
+        **{figure: getattr(result, figure) for figure in FIGURES},
+        "is_normalized": model.lm.is_normalized,
+        "is_upper_bound": result.is_upper_bound,
+        "cause": result.cause,
+    }
 
 
 def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -> None:
@@ -122,17 +119,6 @@ def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -
         raise UsageError("--valid is for --temperature, --cache and --dynamic; add one of them, or leave it out")
     if train is not None and "dynamic" not in kinds:
         raise UsageError("--train is for the statistics of --dynamic; add that, or leave it out")
-
-
-def _figures(result: "Evaluation", settings: dict[str, float]) -> dict[str, Any]:
-    return {
-        "perplexity": result.perplexity,
-        "bits_per_byte": result.bits_per_byte,
-        "nats_per_token": result.nats_per_token,
-        "infinite": result.infinite,
-        "settings": settings,
-        "seconds": result.seconds,
-    }
 
 
 def _readable(value: object) -> str:

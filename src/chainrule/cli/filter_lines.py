@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus
 
 
+@options.grouped()
 def filter_lines(
     model: options.ModelFolder,
+    *,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to filter; - for stdin.")] = "-",
     keep: Annotated[
         str | None, typer.Option(help="Amount to keep: a fraction (0.2), a percentage (20%) or a number of lines.")
@@ -44,11 +46,9 @@ def filter_lines(
     out: Annotated[
         Path | None, typer.Option(help="Output file; with --buckets, the output folder (one NAME.txt per part).")
     ] = None,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
-    drop_blank_lines: options.DropBlankLines = False,
     threads: options.Threads = None,
     device: options.Device = "auto",
+    text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
     """Keep the lines most similar to a model's training text.
@@ -63,13 +63,12 @@ def filter_lines(
     from chainrule import api
     from chainrule.applications.filter import Keep, LineCost, measure_distances, select_nearest
     from chainrule.applications.filter import assign_buckets as in_buckets
-    from chainrule.text.corpus import Corpus
 
     amount = None if keep is None else Keep.parse(keep)
     device_name = options.check_device(device)
     general = None if against is None else api.load(against, kind="language model", device=device_name)
     judge = LineCost.of(api.load(model, kind="language model", device=device_name), general, by)
-    corpus = Corpus.of(file, **options.corpus_options(column, errors, drop_blank_lines))
+    corpus = text_format.corpus(file)
     with progress() as draw:
         distances = measure_distances(judge, corpus, draw)
     line_format = _Format(judge, judge.shown(distances), scores, json)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 1 << 14
 
 
+@options.grouped()
 def identify(
     models: Annotated[
         list[str],
@@ -25,16 +26,16 @@ def identify(
             help="Two or more model folders, as FOLDER or NAME=FOLDER, then the file of lines (stdin if omitted).",
         ),
     ],
+    *,
     labels: Annotated[
         bool, typer.Option("--labels", help="FILE contains label<TAB>text: print accuracy and confusion matrix.")
     ] = False,
     prior: Annotated[
         str | None, typer.Option(help="Prior weight of each model, e.g. 2,1,1.  [default: equal]")
     ] = None,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
     threads: options.Threads = None,
     device: options.Device = "auto",
+    text_format: options.TextFormat,
     json: options.Json = False,
 ) -> None:
     """Name the model that gives each line the highest probability.
@@ -55,9 +56,9 @@ def identify(
         {name: api.load(path, kind="language model", device=device_name) for name, path in folders.items()}, weights
     )
     if labels:
-        _print_figures(_evaluate(identifier, file, column or "text"), json)
+        _print_figures(_evaluate(identifier, file, text_format.column or "text"), json)
     else:
-        _print_lines(identifier, file, options.corpus_options(column, errors, False), json)
+        _print_lines(identifier, file, text_format, json)
 
 
 def _split_arguments(arguments: list[str]) -> tuple[dict[str, Path], str]:
@@ -85,11 +86,10 @@ def _number(text: str) -> float:
         raise UsageError(f"the prior holds '{text}', which is not a number; give weights such as 2,1,1") from None
 
 
-def _print_lines(identifier: "Identifier", file: str, rules: dict[str, str], json: bool) -> None:
+def _print_lines(identifier: "Identifier", file: str, text_format: options.TextFormat, json: bool) -> None:
     from chainrule.applications.line_scoring import read_batches_for
-    from chainrule.text.corpus import Corpus
 
-    for lines in read_batches_for(identifier.models, Corpus.of(file, **rules, reads_once=True)):  # type: ignore[arg-type]
+    for lines in read_batches_for(identifier.models, text_format.corpus(file, reads_once=True)):
         for text, row in zip(lines, identifier.probabilities(lines).tolist(), strict=True):
             best = row.index(max(row))
             if json:

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import textwrap
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,40 @@ if TYPE_CHECKING:
 MARKS = ("manifest.json", "checkpoint")  # files by which a model folder or an unfinished run is recognized
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """Options of the analyses."""
+
+    only: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Sections, separated by commas: gradient_flow, recurrent_matrix, gates, attention, probability, "
+            "training.  [default: all]",
+            show_default=False,
+        ),
+    ] = ""
+    tokens: Annotated[int, typer.Option(min=1, max=1_000_000, help="Number of tokens of the text to analyse.")] = (
+        1000
+    )
+    lags: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: maximum distance to propagate back, in tokens.")
+    ] = 100
+    positions: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Gradient flow: number of positions to propagate from.")
+    ] = 64
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PROPERTY",
+            help="Gates: find cells correlated with a text property: a name, e.g. quotes, or /regex/. Repeatable.",
+        ),
+    ] = None
+    device: options.Device = "auto"
+    seed: options.Seed = 0
+
+
+@options.grouped()
 def inspect(
     arguments: Annotated[
         list[str],
@@ -28,40 +63,13 @@ def inspect(
             show_default=False,
         ),
     ],
+    analysis: Analysis,
+    *,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write an HTML report with all figures.")
     ] = None,
-    only: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Sections, separated by commas: gradient_flow, recurrent_matrix, gates, attention, probability, "
-            "training.  [default: all]",
-            show_default=False,
-        ),
-    ] = "",
-    tokens: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Number of tokens of the text to analyse.")
-    ] = 1000,
-    lags: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Gradient flow: maximum distance to propagate back, in tokens.")
-    ] = 100,
-    positions: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Gradient flow: number of positions to propagate from.")
-    ] = 64,
-    track: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PROPERTY",
-            help="Gates: find cells correlated with a text property: a name, e.g. quotes, or /regex/. Repeatable.",
-        ),
-    ] = None,
     threads: options.Threads = None,
-    device: options.Device = "auto",
-    seed: options.Seed = 0,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
-    drop_blank_lines: options.DropBlankLines = False,
+    text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
     """Analyse gradients, gates, attention, surprisal and training.
@@ -77,25 +85,13 @@ def inspect(
     models, text = split_arguments(arguments)
     if out is not None:
         _check_target(out, text)
-    options.check_device(device)
+    options.check_device(analysis.device)
     from chainrule.inspection.run import inspect as inspect_models
-    from chainrule.text.corpus import Corpus
 
-    corpus = Corpus.of(text, **options.corpus_options(column, errors, drop_blank_lines)) if text else None
+    corpus = text_format.corpus(text) if text else None
+    settings = asdict(analysis) | {"track": analysis.track or ()}
     with progress() as bar:
-        report = inspect_models(
-            models,
-            corpus,
-            only=only,
-            tokens=tokens,
-            lags=lags,
-            positions=positions,
-            track=track or (),
-            seed=seed,
-            device=device,
-            progress=bar,
-            command=options.command_line(),
-        )
+        report = inspect_models(models, corpus, progress=bar, command=options.command_line(), **settings)
     if not report.sections:
         raise UsageError("none of the requested sections applies to these models; see --only")
     if out is not None:

@@ -9,17 +9,17 @@ from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
 
 
+@options.grouped()
 def mix(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL MODEL...", help="Folders of trained models.")],
     held_out: Annotated[
         list[str], typer.Option(help="Text to fit the weights on; none of the models may have been trained on it.")
     ],
-    out: Annotated[Path, typer.Option(help="Output model folder.")],
+    out: options.Out,
+    *,
     force: options.Force = False,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
-    drop_blank_lines: options.DropBlankLines = False,
     device: options.Device = "auto",
+    text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
     """Interpolate models, with weights fitted on held-out text.
@@ -28,11 +28,10 @@ def mix(
     """
     from chainrule import api
     from chainrule.errors import UsageError
-    from chainrule.text.corpus import Corpus
 
     if any(path.resolve() == out.resolve() for path in models):
         raise UsageError(f"{out} is one of the models to be mixed; choose another --out")
-    corpus = Corpus.of(held_out, **options.corpus_options(column, errors, drop_blank_lines))
+    corpus = text_format.corpus(held_out)
     command = options.command_line()
     with options.lock_output(out, [*models, *held_out], force=force), progress() as bar:
         loaded = [api.load(path, kind="language model", device=options.check_device(device)) for path in models]

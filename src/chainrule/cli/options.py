@@ -1,160 +1,134 @@
-"""Command-line options shared by several commands, and helpers that check them."""
+"""Command-line options: those shared by several commands, and those generated from the fields of configs."""
 
+import dataclasses
+import inspect
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+import types
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.config import ConfigOverrides
+    from chainrule.text.corpus import Corpus
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained model.")]
+Texts = Annotated[list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")]
+Out = Annotated[Path, typer.Option(help="Output model folder.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite a finished model or an unfinished run in --out.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Set any configuration field: key=value. Repeatable.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; the same seed gives the same result.")]
-Column = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of the text column in CSV, TSV, JSON Lines and Parquet files; the last two default to 'text'."
-    ),
-]
-Errors = Annotated[
-    str, typer.Option(help="How to treat invalid UTF-8: 'strict' raises an error, 'replace' reads U+FFFD.")
-]
-DropBlankLines = Annotated[bool, typer.Option("--drop-blank-lines", help="Ignore blank lines.")]
-
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        help="Tokenizer: word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is "
-        "not reproducible, even with --seed), or a tokenizer folder.  [default: word]"
-    ),
-]
-VocabSize = Annotated[int | None, typer.Option(help="Maximum vocabulary size (number of token types).")]
-MinCount = Annotated[
-    int | None, typer.Option(help="Minimum count of a word; rarer words become <unk>.  [default: 1]")
-]
-TopPercent = Annotated[
-    float | None, typer.Option(help="Keep only this percentage of the token types, the most frequent ones.")
-]
-Vocab = Annotated[
-    str | None,
-    typer.Option(help="Vocabulary file for the word tokenizer, one word per line; no other words are known."),
-]
-Closed = Annotated[
-    bool, typer.Option("--closed", help="Closed vocabulary: no <unk> token; unknown words have probability 0.")
-]
-Unk = Annotated[str | None, typer.Option(help="Word that marks unknown words in the corpus.  [default: <unk>]")]
-Lowercase = Annotated[bool, typer.Option("--lowercase", help="Lowercase the text.")]
-Locale = Annotated[
-    str | None,
-    typer.Option("--lowercase-locale", help="Language of --lowercase: tr or az (I becomes ı, İ becomes i)."),
-]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.  [default: all]")]
 Device = Annotated[str, typer.Option(help="Device of neural models: auto, cpu or cuda.")]
-ContextRule = Annotated[
-    str,
-    typer.Option(help="'line' resets the context at every line; 'stream' carries it over from the line before."),
-]
-RunContext = Annotated[
-    str | None,
-    typer.Option(
-        help="'line' resets the context at every line; 'stream' carries it over from the line before.  "
-        "[default: line]"
-    ),
-]
-RunSeed = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Random seed; the same seed gives the same result, except when a unigram tokenizer is trained.  "
-        "[default: 0]",
-    ),
-]
 
-Order = Annotated[
-    int | None, typer.Option(help="ngram, feedforward: order of the model (n); n-gram models default to 5.")
-]
-Smoothing = Annotated[
-    str | None,
-    typer.Option(
-        help="ngram: smoothing method: modified-kneser-ney, kneser-ney, absolute, witten-bell, "
-        "jelinek-mercer, katz, add-k, laplace, mle or stupid-backoff."
-    ),
-]
-Prune = Annotated[
-    str | None,
-    typer.Option(help="ngram: count threshold per order, e.g. 0,0,1; n-grams with this count or less are dropped."),
-]
-EntropyPrune = Annotated[
-    float | None,
-    typer.Option(
-        help="ngram: entropy pruning: drop n-grams whose removal raises perplexity by less than this fraction, "
-        "e.g. 1e-8."
-    ),
-]
-Layout = Annotated[
-    str | None,
-    typer.Option(help="ngram: model file layout: fast (hash table) or small (compact).  [default: fast]"),
-]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        help="ngram: memory limit for training, e.g. 512M, 2G or 80%; beyond it, counts are sorted on disk.  "
-        "[default: 80%]"
-    ),
-]
-Quantize = Annotated[
-    int | None,
-    typer.Option(
-        "--quantize", help="ngram: bits per probability: 8 (requires the small layout) or 0 (no quantization)."
-    ),
-]
 
-Hidden = Annotated[int | None, typer.Option(help="Neural models: size of the hidden layers.")]
-Layers = Annotated[int | None, typer.Option(help="Neural models: number of hidden layers.")]
-Embedding = Annotated[int | None, typer.Option(help="Neural models: embedding size; 0 uses the hidden size.")]
-Dropout = Annotated[float | None, typer.Option(help="Neural models: dropout probability.")]
-Tie = Annotated[
-    bool | None, typer.Option("--tie/--no-tie", help="Neural models: tie input embeddings and output weights.")
-]
-Attention = Annotated[
-    str | None,
-    typer.Option(help="rnn, lstm, gru: attention over earlier states: none, dot, scaled-dot, general or additive."),
-]
-Bptt = Annotated[
-    int | None, typer.Option(help="Neural models: truncated back-propagation length in tokens; 0 uses whole lines.")
-]
-BatchSize = Annotated[int | None, typer.Option(help="Neural models: lines (or parallel streams) per batch.")]
-Epochs = Annotated[int | None, typer.Option(help="Neural models: maximum number of epochs.")]
-Patience = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Neural models: early stopping after this many validations without improvement; needs --valid."
-    ),
-]
-Size = Annotated[
-    str | None,
-    typer.Option(help="Neural models: 'auto' chooses layer sizes to fit the text, the machine and --max-seconds."),
-]
-MaxSeconds = Annotated[float | None, typer.Option(help="Neural models: maximum training time in seconds.")]
-Optimizer = Annotated[
-    str | None, typer.Option(help="Neural models: optimizer: sgd, momentum, rmsprop, adam or adamw.")
-]
-LearningRate = Annotated[float | None, typer.Option(help="Neural models: peak learning rate.")]
-Clip = Annotated[float | None, typer.Option(help="Neural models: maximum gradient norm; 0 disables clipping.")]
-Init = Annotated[
-    str | None,
-    typer.Option(help="Neural models: weight initialization: xavier, he, orthogonal, uniform or normal."),
-]
-Precision = Annotated[str | None, typer.Option(help="Neural models: arithmetic precision: fp32, bf16 or fp16.")]
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TextFormat:
+    """How text files are read."""
+
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the text column in CSV, TSV, JSON Lines and Parquet files; the last two default to "
+            "'text'."
+        ),
+    ] = None
+    errors: Annotated[
+        str, typer.Option(help="How to treat invalid UTF-8: 'strict' raises an error, 'replace' reads U+FFFD.")
+    ] = "strict"
+
+    def corpus(self, sources: str | list[str], *, reads_once: bool = False) -> "Corpus":
+        """Open the text in this format."""
+        from chainrule.text.corpus import Corpus
+
+        return Corpus.of(sources, **dataclasses.asdict(self), reads_once=reads_once)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LineFormat(TextFormat):
+    """How lines of text are read."""
+
+    drop_blank_lines: Annotated[bool, typer.Option("--drop-blank-lines", help="Ignore blank lines.")] = False
+
+
+def of_fields(config: type[Any], *names: str) -> dict[str, Any]:
+    """Return the options of some fields of a config dataclass: field name -> annotated type.
+
+    Help text and flags were declared with `chainrule.config.setting`. A boolean field is a switch, unless its flags
+    include a negation.
+    """
+    hints, options = get_type_hints(config), {}
+    about = {field.name: field.metadata for field in dataclasses.fields(config)}
+    for name in names:
+        flags = about[name]["option"] or (f"--{name.replace('_', '-')}" if hints[name] is bool else "")
+        options[name] = option(_value_type(hints[name]), about[name]["help"], flags, **about[name]["limits"])
+    return options
+
+
+def option(kind: Any, help: str, flags: str = "", **limits: Any) -> Any:
+    """Return the annotated type of an option that is None if it is left out."""
+    return Annotated[kind | None, typer.Option(*([flags] if flags else []), help=help, **limits)]
+
+
+def _value_type(hint: Any) -> Any:
+    """Return the type of the option of a field: literals and tuples are given as text."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return _value_type(next(kind for kind in get_args(hint) if kind is not type(None)))
+    return str if get_origin(hint) in (Literal, tuple) else hint
+
+
+def grouped(settings: Mapping[str, Any] = types.MappingProxyType({})) -> Callable[[Callable[..., None]], Any]:
+    """Return a decorator that lets Typer see groups of options as single options.
+
+    A parameter of the command whose type is a dataclass stands for the options of its fields. The parameter
+    `settings` stands for the given options (name -> annotated type); its value holds those that were given.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+        build: Any
+        for parameter in inspect.signature(command).parameters.values():
+            if parameter.name == "settings":
+                members = [_parameter(name, kind) for name, kind in settings.items()]
+                build = _drop_none
+            elif dataclasses.is_dataclass(parameter.annotation):
+                build = parameter.annotation
+                hints = get_type_hints(build, include_extras=True)
+                members = [_parameter(f.name, hints[f.name], f.default) for f in dataclasses.fields(build)]
+            else:
+                parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+                continue
+            groups[parameter.name] = build, [member.name for member in members]
+            parameters += members
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            for group, (build, names) in groups.items():
+                values[group] = build(**{name: values.pop(name) for name in names})
+            command(**values)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is dataclasses.MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _drop_none(**values: object) -> dict[str, object]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def command_line() -> str:
@@ -172,23 +146,6 @@ def lock_output(
     return verified_dir.lock_for_writing(
         out, command_line(), force=force, resume=resume, inputs=input_digests(inputs)
     )
-
-
-def input_files(
-    params: Mapping[str, Any], settings: "ConfigOverrides", tokenizer: object
-) -> list[str | Path | None]:
-    """Return the files that a `train` command reads besides the training text.
-
-    `tokenizer` is the kind or folder named in the settings.
-    """
-    valid = params.get("valid") or []
-    files = [params.get(name) for name in ("config", "tokenizer", "pretrained", "vectors")]
-    vocab = settings.tokenizer.get("vocab")
-    return [
-        *files,
-        *(str(name) for name in (vocab, tokenizer) if name),
-        *([valid] if isinstance(valid, str) else valid),
-    ]
 
 
 def report_word_splitting(requested: object, kind: str) -> None:
@@ -213,20 +170,8 @@ def drop_unset(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
-def check_context(value: str) -> Any:
-    """Return the context rule; raise UsageError if it is unknown."""
-    if value not in ("line", "stream"):
-        raise UsageError(f"context is '{value}'; choose line or stream")
-    return value
-
-
 def check_device(value: str) -> str:
     """Return the device name; raise UsageError if it is unknown."""
     if value not in ("auto", "cpu", "cuda"):
         raise UsageError(f"device is '{value}'; choose auto, cpu or cuda")
     return value
-
-
-def corpus_options(column: str | None, errors: str, drop_blank_lines: bool) -> dict[str, Any]:
-    """Return the keyword arguments of `Corpus.of` for these options."""
-    return {"column": column, "errors": errors, "drop_blank_lines": drop_blank_lines}

@@ -11,44 +11,20 @@ from chainrule.cli.console import emit, say
 FAMILIES = "Encoder: rnn, lstm, gru (bidirectional language model) or transformer (masked language model)."
 
 
+SETTINGS = training_options.TASK_SETTINGS | {
+    "mask": options.option(float, "transformer: fraction of tokens to mask.  [default: 0.15]")
+}
+
+
+@options.grouped(SETTINGS)
 def pretrain(
-    call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
-    ],
-    out: training_options.Out,
+    text: options.Texts,
+    *,
+    run: training_options.Run,
     valid: Annotated[list[str] | None, typer.Option(help="Validation text, evaluated during training.")] = None,
-    recipe: training_options.Recipe = None,
-    config: training_options.Config = None,
-    set_: training_options.Set = None,
-    resume: training_options.Resume = False,
-    force: options.Force = False,
-    tensorboard: training_options.Tensorboard = False,
-    tokenizer: options.Tokenizer = None,
-    vocab_size: options.VocabSize = None,
-    min_count: options.MinCount = None,
-    lowercase: options.Lowercase = False,
-    mask: Annotated[
-        float | None, typer.Option(help="transformer: fraction of tokens to mask.  [default: 0.15]")
-    ] = None,
-    hidden: options.Hidden = None,
-    layers: options.Layers = None,
-    embedding: options.Embedding = None,
-    dropout: options.Dropout = None,
-    batch_size: options.BatchSize = None,
-    epochs: options.Epochs = None,
-    max_seconds: options.MaxSeconds = None,
-    optimizer: options.Optimizer = None,
-    learning_rate: options.LearningRate = None,
-    clip: options.Clip = None,
-    precision: options.Precision = None,
-    seed: options.RunSeed = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
-    column: options.Column = None,
-    errors: options.Errors = "strict",
-    drop_blank_lines: options.DropBlankLines = False,
+    settings: dict[str, object],
+    text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
     """Pre-train an encoder on plain text, for tag and classify.
@@ -62,34 +38,28 @@ def pretrain(
 
     chainrule classify train lstm train.tsv --valid dev.tsv --pretrained runs/encoder --out runs/classifier
     """
-    options.limit_threads(threads)
+    options.limit_threads(run.threads)
     from chainrule import families
     from chainrule.errors import UsageError
-    from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
-    task = families.get_task("pretrain")
-    params = dict(call.params)
-    settings = training_options.resolve_settings("pretrain", family, task.PretrainConfig, params, ("mask",))
-    kind = str(settings.tokenizer.pop("kind", "word"))
-    rules = options.corpus_options(column, errors, drop_blank_lines)
-    with training_options.task_run(params, settings, kind) as run_options:
-        encoder = task.train(
-            family,
-            Corpus.of(text, **rules),
-            valid=None if valid is None else Corpus.of(valid, **rules),
-            tokenizer=tokenizer or kind,
-            options=run_options,
-            **settings.tokenizer,
-            **settings.model,
-        )
-        encoder.save(out, force=force)
+    encoder = training_options.train_task(
+        "pretrain",
+        families.get_task("pretrain").PretrainConfig,
+        family,
+        text,
+        run,
+        settings,
+        inputs=valid or (),
+        text_format=text_format,
+        valid=valid,
+    )
     validation = encoder.validation
     if json:
-        about = {"model": str(out), "task": "pretrain", "family": family, "parameters": encoder.parameters}
+        about = {"model": str(run.out), "task": "pretrain", "family": family, "parameters": encoder.parameters}
         emit(about | encoder.metrics | ({"validation": validation} if validation else {}))
     figures = ", ".join(f"{name} {of['perplexity']:.2f}" for name, of in validation.items())
     quality = f"validation perplexity {figures}, " if validation else ""
-    say(f"saved {out}: {encoder.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+    say(f"saved {run.out}: {encoder.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")

@@ -26,6 +26,44 @@ class _Choice:
     folds: "list[Floats]"  # weights of the cross-validation folds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumns:
+    """Columns of the n-best lists."""
+
+    scores: Annotated[
+        str | None,
+        typer.Option(help="Score columns to use, e.g. acoustic,lm; '' for none.  [default: all numeric columns]"),
+    ] = None
+    text: Annotated[str | None, typer.Option(help="Column scored by the models.  [default: the hypothesis]")] = None
+    utterance: Annotated[str | None, typer.Option(help="Column of utterance ids.  [default: found by name]")] = None
+    hypothesis: Annotated[str | None, typer.Option(help="Column of hypotheses.  [default: found by name]")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighting:
+    """How the weights of the features are chosen."""
+
+    reference: Annotated[
+        str | None, typer.Option(help="Reference transcripts: a table of utterance and reference.")
+    ] = None
+    weights: Annotated[
+        str | None, typer.Option(help="Feature weights, e.g. acoustic=1,lm=16; all others are 0.")
+    ] = None
+    tune: Annotated[str | None, typer.Option(help="Development n-best lists to tune the weights on.")] = None
+    tune_reference: Annotated[
+        str | None, typer.Option(help="Reference transcripts of --tune.  [default: --reference]")
+    ] = None
+    cross_validate: Annotated[
+        int | None,
+        typer.Option(min=2, max=1000, help="K-fold cross-validation: tune on K−1 folds, rerank the other."),
+    ] = None
+    tuning: Annotated[str, typer.Option(help="Tuning objective: 'expected' (smoothed) or 'exact' word errors.")] = (
+        "expected"
+    )
+    seed: options.Seed = 0
+
+
+@options.grouped()
 def rerank(
     model: options.ModelFolder,
     nbest: Annotated[
@@ -34,42 +72,15 @@ def rerank(
             metavar="NBEST.tsv", help="N-best lists: a table with utterance, hypothesis and scores; - for stdin."
         ),
     ],
+    table: TableColumns,
+    weighting: Weighting,
     more: Annotated[
         list[Path] | None, typer.Option("--model", help="Additional language model. Repeatable.")
     ] = None,
-    reference: Annotated[
-        str | None, typer.Option(help="Reference transcripts: a table of utterance and reference.")
-    ] = None,
-    scores: Annotated[
-        str | None,
-        typer.Option(help="Score columns to use, e.g. acoustic,lm; '' for none.  [default: all numeric columns]"),
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(help="Column scored by the models.  [default: the hypothesis]")
-    ] = None,
-    utterance: Annotated[
-        str | None, typer.Option(help="Column of utterance ids.  [default: found by name]")
-    ] = None,
-    hypothesis: Annotated[str | None, typer.Option(help="Column of hypotheses.  [default: found by name]")] = None,
     lengths: Annotated[str, typer.Option(help="Length features: words,characters; '' for none.")] = "words",
-    weights: Annotated[
-        str | None, typer.Option(help="Feature weights, e.g. acoustic=1,lm=16; all others are 0.")
-    ] = None,
-    tune: Annotated[str | None, typer.Option(help="Development n-best lists to tune the weights on.")] = None,
-    tune_reference: Annotated[
-        str | None, typer.Option(help="Reference transcripts of --tune.  [default: --reference]")
-    ] = None,
-    cross_validate: Annotated[
-        int | None,
-        typer.Option(min=2, max=1000, help="K-fold cross-validation: tune on K−1 folds, rerank the other."),
-    ] = None,
-    tuning: Annotated[
-        str, typer.Option(help="Tuning objective: 'expected' (smoothed) or 'exact' word errors.")
-    ] = "expected",
     bootstrap: Annotated[
         int, typer.Option(min=1, max=100_000, help="Number of bootstrap samples for the confidence interval.")
     ] = 1000,
-    seed: options.Seed = 0,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Output table.  [default: stdout]")] = None,
     json: options.Json = False,
@@ -82,10 +93,11 @@ def rerank(
     from chainrule.applications.nbest import Columns, read_nbest, read_references
     from chainrule.applications.rerank import count_errors, evaluate_choice, score
 
-    _check(weights, tune, cross_validate, tuning, reference, tune_reference)
-    columns = Columns(utterance, hypothesis, text, None if scores is None else _names(scores))
+    _check(weighting)
+    scores = None if table.scores is None else _names(table.scores)
+    columns = Columns(table.utterance, table.hypothesis, table.text, scores)
     lists = read_nbest(nbest, columns)
-    references = None if reference is None else read_references(reference)
+    references = None if weighting.reference is None else read_references(weighting.reference)
     errors = None if references is None else count_errors(lists, references)
     paths = [model, *(more or [])]
     models = {
@@ -94,17 +106,14 @@ def rerank(
     }
     with progress() as draw:
         scored = score(lists, models, _names(lengths), draw)
-        if tune is not None:
-            tuned = _tuned(
-                tune, str(tune_reference or reference), scored, columns, models, _names(lengths), tuning, seed
-            )
-            choice = _choose_by(scored, tuned)
-        elif cross_validate is not None and errors is not None:
-            choice = _cross_validated(scored, errors[0], cross_validate, tuning, seed)
+        if weighting.tune is not None:
+            choice = _choose_by(scored, _tuned(weighting, scored, columns, models, _names(lengths)))
+        elif weighting.cross_validate is not None and errors is not None:
+            choice = _cross_validated(scored, errors[0], weighting)
         else:
-            choice = _choose_by(scored, _parse_weights(scored, weights))
+            choice = _choose_by(scored, _parse_weights(scored, weighting.weights))
     judged = None if errors is None else evaluate_choice(lists, choice.rows, *errors)
-    document = _document(scored, choice, judged, bootstrap, seed)
+    document = _document(scored, choice, judged, bootstrap, weighting.seed)
     out = None if str(out) == "-" else out
     if out is not None or not json:
         _write(scored, choice, out)
@@ -115,26 +124,20 @@ def rerank(
             (say if out is None else print)(line)
 
 
-def _check(
-    weights: str | None,
-    tune: str | None,
-    parts: int | None,
-    tuning: str,
-    reference: str | None,
-    tune_reference: str | None,
-) -> None:
+def _check(weighting: Weighting) -> None:
     """Raise UsageError for incompatible options."""
     from chainrule.applications.rerank import TUNINGS
 
-    if sum(option is not None for option in (weights, tune, parts)) > 1:
+    tune, parts = weighting.tune, weighting.cross_validate
+    if sum(option is not None for option in (weighting.weights, tune, parts)) > 1:
         raise UsageError("weights come from one place: --weights, --tune or --cross-validate")
-    if tuning not in TUNINGS:
-        raise UsageError(f"tuning is '{tuning}'; choose one of {', '.join(TUNINGS)}")
-    if parts is not None and reference is None:
+    if weighting.tuning not in TUNINGS:
+        raise UsageError(f"tuning is '{weighting.tuning}'; choose one of {', '.join(TUNINGS)}")
+    if parts is not None and weighting.reference is None:
         raise UsageError("--cross-validate tunes on references; give them with --reference")
-    if tune is not None and reference is None and tune_reference is None:
+    if tune is not None and weighting.reference is None and weighting.tune_reference is None:
         raise UsageError("--tune needs to know what was said; give --tune-reference, or --reference for both")
-    if tune_reference is not None and tune is None:
+    if weighting.tune_reference is not None and tune is None:
         raise UsageError("--tune-reference is for --tune; give the list it belongs to")
 
 
@@ -171,20 +174,12 @@ def _parse_weights(scored: "ScoredNBest", text: str | None) -> "Floats":
     return scored.weights(parsed)
 
 
-def _tuned(
-    file: str,
-    reference: str,
-    scored: "ScoredNBest",
-    columns: Any,
-    models: Any,
-    lengths: Any,
-    tuning: Any,
-    seed: int,
-) -> "Floats":
+def _tuned(weighting: Weighting, scored: "ScoredNBest", columns: Any, models: Any, lengths: Any) -> "Floats":
     """Tune the weights on another n-best list, which must have the same features."""
     from chainrule.applications.nbest import read_nbest, read_references
     from chainrule.applications.rerank import count_errors, score, tune
 
+    file, reference = str(weighting.tune), str(weighting.tune_reference or weighting.reference)
     development = read_nbest(file, columns)
     shared = set(development.utterances) & set(scored.nbest.utterances)
     if shared:
@@ -196,7 +191,7 @@ def _tuned(
             f"{file} has the scores {', '.join(features.names)} but {scored.nbest.name} has "
             f"{', '.join(scored.names)}; name those to use with --scores"
         )
-    return tune(features.lists(errors), tuning, seed)
+    return tune(features.lists(errors), weighting.tuning, weighting.seed)  # type: ignore[arg-type]
 
 
 def _choose_by(scored: "ScoredNBest", weights: "Floats") -> _Choice:
@@ -204,12 +199,13 @@ def _choose_by(scored: "ScoredNBest", weights: "Floats") -> _Choice:
     return _Choice(rows, scored.totals(weights)[rows], weights, [])
 
 
-def _cross_validated(scored: "ScoredNBest", errors: "Ids", parts: int, tuning: Any, seed: int) -> _Choice:
+def _cross_validated(scored: "ScoredNBest", errors: "Ids", weighting: Weighting) -> _Choice:
     """Rerank every fold with weights tuned on the others; report weights tuned on all folds."""
     from chainrule.applications.rerank import cross_validate, tune
 
-    result = cross_validate(scored, errors, parts, tuning, seed)
-    return _Choice(result.rows, result.totals, tune(scored.lists(errors), tuning, seed), result.weights)
+    tuning: Any = weighting.tuning
+    result = cross_validate(scored, errors, weighting.cross_validate or 0, tuning, weighting.seed)
+    return _Choice(result.rows, result.totals, tune(scored.lists(errors), tuning, weighting.seed), result.weights)
 
 
 def _document(

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 4096
 
 
+@options.grouped()
 def score(
     model: options.ModelFolder,
+    *,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Lines to score; - for stdin.")] = "-",
     per_token: Annotated[
         bool, typer.Option("--per-token", help="Also print the log-probability of each token.")
@@ -26,9 +28,8 @@ def score(
     unit: Annotated[
         str, typer.Option(help="Unit of the log-probabilities: nats (base e), bits (base 2) or log10.")
     ] = "nats",
-    column: options.Column = None,
-    errors: options.Errors = "strict",
     device: options.Device = "auto",
+    text_format: options.TextFormat,
     json: options.Json = False,
 ) -> None:
     """Print the log-probability of each line, including its end.
@@ -41,13 +42,13 @@ def score(
     from chainrule import api
     from chainrule.applications.line_scoring import MAX_ENGINE_LINE
     from chainrule.evaluation.perplexity import UNITS, TokenScorer
-    from chainrule.text.corpus import Corpus, read_batches
+    from chainrule.text.corpus import read_batches
 
     if unit not in UNITS:
         raise UsageError(f"unit is '{unit}'; choose one of {', '.join(UNITS)}")
     scale = UNITS[unit]
     loaded = api.load(model, kind="language model", device=options.check_device(device))
-    corpus = Corpus.of(file, **options.corpus_options(column, errors, False), reads_once=True)
+    corpus = text_format.corpus(file, reads_once=True)
     scorer = TokenScorer(loaded.lm) if loaded.lm.context == "stream" else None  # a stream is scored as one text
     for batch in _batches(read_batches(corpus)):
         if len(batch[0]) > MAX_ENGINE_LINE:
@@ -58,17 +59,7 @@ def score(
             values = [_convert(scale, log_prob) for log_prob in result.log_probs]
             total = _convert(scale, result.log_prob)
             if json:
-                document = {
-                    "text": result.text,
-                    "log_prob": total,
-                    "unit": unit,
-                    "tokens": list(result.tokens),
-                    "log_probs": values,
-                    "oov": result.oov,
-                    "infinite": result.infinite,
-                    "log_prob_of_spellings": _convert(scale, result.log_prob_of_spellings),
-                    "log_prob_with_spelling": _convert(scale, result.log_prob_with_spelling),
-                }
+                document = _document(unit, result.text, result, list(result.tokens), values)
                 emit(document, indent=None)
                 continue
             spelled = f" ({_convert(scale, result.log_prob_with_spelling):.6f} with spelling)" if result.oov else ""
@@ -81,6 +72,23 @@ def score(
 
 def _convert(scale: float, nats: float) -> float:
     return scale * nats + 0.0  # avoids −0
+
+
+def _document(unit: str, text: str, result: Any, tokens: Any, log_probs: Any) -> dict[str, Any]:
+    from chainrule.evaluation.perplexity import UNITS
+
+    scale, spellings = UNITS[unit], result.log_prob_of_spellings
+    return {
+        "text": text,
+        "log_prob": _convert(scale, result.log_prob),
+        "unit": unit,
+        "tokens": tokens,
+        "log_probs": log_probs,
+        "oov": result.oov,
+        "infinite": result.log_prob == -math.inf,
+        "log_prob_of_spellings": _convert(scale, spellings),
+        "log_prob_with_spelling": _convert(scale, result.log_prob + spellings),
+    }
 
 
 def _batches(batches: Iterable[list[str]]) -> Iterator[list[str]]:
@@ -114,17 +122,7 @@ def _print_long(
     tokens = (model.tokenizer.tokens(ids.tolist()) for ids in result.ids)
     values = ([_convert(scale, value) for value in log_probs.tolist()] for log_probs in result.log_probs)
     if json:
-        document: dict[str, Any] = {
-            "text": line,
-            "log_prob": total,
-            "unit": unit,
-            "tokens": StreamedList(tokens),
-            "log_probs": StreamedList(values),
-            "oov": result.oov,
-            "infinite": result.log_prob == -math.inf,
-            "log_prob_of_spellings": _convert(scale, result.log_prob_of_spellings),
-            "log_prob_with_spelling": _convert(scale, result.log_prob + result.log_prob_of_spellings),
-        }
+        document = _document(unit, line, result, StreamedList(tokens), StreamedList(values))
         emit_streamed(document)
         return
     spelled = _convert(scale, result.log_prob + result.log_prob_of_spellings)

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import options, training_options
-from chainrule.cli.console import dumps, emit, flush, progress, say
+from chainrule.cli.console import dumps, emit, flush, print_table, progress, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from chainrule.evaluation.tagging import Confusion
     from chainrule.tasks.tag import TagReport
     from chainrule.text.conll import TaggingInput
 
 app = typer.Typer(help="Sequence tagging: parts of speech, named entities, chunks.", no_args_is_help=True)
 
-SETTINGS = ("characters",)  # further options that set a configuration field
 VALIDATED = ("f1", "accuracy")  # validation metrics; the first available one selects the best epoch
 MOST_CONFUSED = 10
 File = Annotated[
@@ -31,23 +28,27 @@ Column = Annotated[str | None, typer.Option(help=f"{TAG_COLUMN}  [default: the l
 LearntColumn = Annotated[str | None, typer.Option(help=f"{TAG_COLUMN}  [default: as in training]")]
 
 
+SETTINGS = training_options.TASK_SETTINGS | {
+    "kind": options.option(str, "Folder of a word tokenizer whose vocabulary is used.", "--tokenizer"),
+    "lowercase": options.option(
+        bool, "Lowercase words for the embedding lookup, or keep case.  [default: lowercase]", "--lowercase/--cased"
+    ),
+    "crf": options.option(
+        bool, "CRF output layer: decode the tags of a sentence jointly.  [default: crf]", "--crf/--no-crf"
+    ),
+    "characters": options.option(int, "Character-CNN features per word; 0 disables them.  [default: 50]"),
+}
+
+
 @app.command()
+@options.grouped(SETTINGS)
 def train(
-    call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     file: File,
-    out: training_options.Out,
+    *,
+    run: training_options.Run,
     valid: Annotated[str | None, typer.Option(help="Validation sentences, evaluated during training.")] = None,
     column: Column = None,
-    crf: Annotated[
-        bool | None,
-        typer.Option(
-            "--crf/--no-crf", help="CRF output layer: decode the tags of a sentence jointly.  [default: crf]"
-        ),
-    ] = None,
-    characters: Annotated[
-        int | None, typer.Option(help="Character-CNN features per word; 0 disables them.  [default: 50]")
-    ] = None,
     pretrained: Annotated[
         str | None, typer.Option(help="Initialize from an encoder trained by chainrule pretrain.")
     ] = None,
@@ -55,38 +56,7 @@ def train(
         str | None,
         typer.Option(help="Initialize embeddings from word vectors (text file in GloVe or word2vec format)."),
     ] = None,
-    recipe: training_options.Recipe = None,
-    config: training_options.Config = None,
-    set_: training_options.Set = None,
-    resume: training_options.Resume = False,
-    force: options.Force = False,
-    tensorboard: training_options.Tensorboard = False,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Folder of a word tokenizer whose vocabulary is used.")
-    ] = None,
-    vocab_size: options.VocabSize = None,
-    min_count: options.MinCount = None,
-    lowercase: Annotated[
-        bool | None,
-        typer.Option(
-            "--lowercase/--cased",
-            help="Lowercase words for the embedding lookup, or keep case.  [default: lowercase]",
-        ),
-    ] = None,
-    hidden: options.Hidden = None,
-    layers: options.Layers = None,
-    embedding: options.Embedding = None,
-    dropout: options.Dropout = None,
-    batch_size: options.BatchSize = None,
-    epochs: options.Epochs = None,
-    max_seconds: options.MaxSeconds = None,
-    optimizer: options.Optimizer = None,
-    learning_rate: options.LearningRate = None,
-    clip: options.Clip = None,
-    precision: options.Precision = None,
-    seed: options.RunSeed = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
+    settings: dict[str, object],
     json: options.Json = False,
 ) -> None:
     """Train a tagger on tagged sentences.
@@ -99,38 +69,29 @@ def train(
 
     chainrule tag train lstm eng.train --valid eng.testa --recipe conll2003-lstm --out runs/names
     """
-    options.limit_threads(threads)
+    options.limit_threads(run.threads)
     from chainrule import families
 
-    task = families.get_task("tag")
     start = time.perf_counter()
-    trained_tokenizer = tokenizer if pretrained is None else pretrained  # its vocabulary overrides the recipe's
-    settings = training_options.resolve_settings(
-        "tag", family, task.Config, {**call.params, "tokenizer": trained_tokenizer}, SETTINGS
+    model = training_options.train_task(
+        "tag",
+        families.get_task("tag").Config,
+        family,
+        file,
+        run,
+        settings,
+        inputs=(valid, pretrained, vectors),
+        valid=valid,
+        column=column,
+        pretrained=pretrained,
+        vectors=vectors,
     )
-    settings.model.update({} if crf is None else {"crf": crf})
-    settings.tokenizer.update({} if lowercase is None else {"lowercase": lowercase})
-    kind = settings.tokenizer.pop("kind", None)
-    with training_options.task_run(call.params, settings, kind) as run_options:
-        model = task.train(
-            family,
-            file,
-            valid=valid,
-            column=column,
-            tokenizer=kind if tokenizer is None else tokenizer,
-            pretrained=pretrained,
-            vectors=vectors,
-            options=run_options,
-            **settings.tokenizer,
-            **settings.model,
-        )
-        model.save(out, force=force)
     validation = {name: model.metrics[f"valid_{name}"] for name in VALIDATED if f"valid_{name}" in model.metrics}
     if json:
-        document = {"model": str(out), "family": family, "parameters": model.parameters, **model.metrics}
+        document = {"model": str(run.out), "family": family, "parameters": model.parameters, **model.metrics}
         emit(document | ({"validation": validation} if validation else {}))
     quality = "".join(f", validation {name} {_readable(value)}" for name, value in list(validation.items())[:1])
-    say(f"saved {out}: {model.parameters:,} parameters{quality}, {time.perf_counter() - start:.1f} s in all")
+    say(f"saved {run.out}: {model.parameters:,} parameters{quality}, {time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
@@ -273,19 +234,11 @@ def _print(report: "TagReport") -> None:
             print(f"{name:<26}{_readable(value)}")
     print()
     header = ("label", "gold", "found", "correct", "precision", "recall", "f1")
-    _print_table(1, header, [(label, *map(_readable, scores.values())) for label, scores in labels.items()])
+    print_table(header, [(label, *map(_readable, scores.values())) for label, scores in labels.items()])
     if confused:
         print()
         rows = [(pair["gold"], pair["found"], _readable(pair["times"])) for pair in confused]
-        _print_table(2, ("right", "found", "times"), rows)
-
-
-def _print_table(names: int, header: tuple[str, ...], rows: "Sequence[tuple[str, ...]]") -> None:
-    """Print an aligned table: the first `names` columns left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]
-        print("  ".join(cells).rstrip())
+        print_table(("right", "found", "times"), rows, names=2)
 
 
 def _readable(value: float) -> str:

@@ -1,12 +1,13 @@
 """`chainrule tokenizer`: train a tokenizer, encode text, decode ids."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import StreamedList, emit, emit_streamed, flush, flushed_lines, progress, say
+from chainrule.tokenizers.config import TokenizerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,30 +20,31 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a toke
 Lines = Annotated[str, typer.Argument(metavar="[FILE]", help="Input file, one item per line; - for stdin.")]
 
 
+SETTINGS = (
+    {
+        "kind": options.option(
+            str,
+            "Kind: word (splits punctuation), whitespace, char, byte, bpe, wordpiece or unigram (training is not "
+            "reproducible).  [default: bpe, or word with --vocab]",
+            "--tokenizer",
+        )
+    }
+    | options.of_fields(TokenizerConfig, "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk")
+    | options.of_fields(TokenizerConfig, "lowercase", "locale")
+)
+
+
 @app.command()
+@options.grouped(SETTINGS)
 def train(
     out: Annotated[Path, typer.Option(help="Output tokenizer folder.")],
+    *,
     text: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
     ] = None,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Kind: word (splits punctuation), whitespace, char, byte, bpe, wordpiece or unigram (training is "
-            "not reproducible).  [default: bpe, or word with --vocab]",
-        ),
-    ] = None,
-    vocab_size: options.VocabSize = None,
-    min_count: options.MinCount = None,
-    top_percent: options.TopPercent = None,
-    vocab: options.Vocab = None,
-    closed: options.Closed = False,
-    unk: options.Unk = None,
-    lowercase: options.Lowercase = False,
-    locale: options.Locale = None,
+    settings: dict[str, Any],
     trace: Annotated[bool, typer.Option("--trace", help="bpe: print every merge and its count.")] = False,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
+    text_format: options.TextFormat,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -60,22 +62,12 @@ def train(
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.bpe_trace import trace_merges as merges
-    from chainrule.tokenizers.config import TokenizerConfig
 
+    vocab = settings.get("vocab")
     if not text and (vocab is None or trace):
         raise UsageError("no text was given; name one to learn from, or the words with --vocab")
-    corpus = Corpus.of(text, **options.corpus_options(column, errors, False)) if text else Corpus()
-    settings = options.drop_unset(
-        kind=tokenizer or ("bpe" if vocab is None else "word"),
-        vocab_size=vocab_size,
-        min_count=min_count,
-        top_percent=top_percent,
-        vocab=vocab,
-        closed=closed,
-        unk=unk,
-        lowercase=lowercase,
-        locale=locale,
-    )
+    corpus = text_format.corpus(text) if text else Corpus()
+    settings.setdefault("kind", "bpe" if vocab is None else "word")
     command = options.command_line()
     config = build_config(TokenizerConfig, settings, "tokenizer")
     with options.lock_output(out, [vocab], force=force):

@@ -1,7 +1,8 @@
-"""Shared parts of the task `train` commands: options, settings from all sources, and the training run."""
+"""Shared parts of the commands that train a model: options, settings from all sources, and the training run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,98 +10,137 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import progress, say
+from chainrule.config import RunConfig
+from chainrule.neural.config import Architecture
+from chainrule.tokenizers.config import TokenizerConfig
 
 if TYPE_CHECKING:
     from chainrule.config import ConfigOverrides
     from chainrule.data.training_data import RunOptions
+    from chainrule.progress import Progress
 
-SETTINGS = (
-    *("vocab_size", "min_count", "lowercase", "hidden", "layers", "embedding", "dropout", "init"),
-    *("batch_size", "epochs", "max_seconds", "optimizer", "learning_rate", "clip", "precision"),
+TASK_SETTINGS = (
+    options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "lowercase")
+    | options.of_fields(
+        Architecture, "hidden", "layers", "embedding", "dropout", "batch_size", "epochs", "max_seconds"
+    )
+    | options.of_fields(Architecture, "optimizer", "learning_rate", "clip", "precision")
+    | options.of_fields(RunConfig, "seed")
 )
-"""Options that set a configuration field of the same name, if the command has them."""
-
-Out = Annotated[Path, typer.Option(help="Output model folder.")]
-Recipe = Annotated[str | None, typer.Option(help="Name of a recipe; see chainrule recipes.")]
-Config = Annotated[
-    Path | None, typer.Option(help="TOML file of settings with tables [model], [training], [tokenizer], [run].")
-]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Set any configuration field: key=value. Repeatable.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint in --out.")]
-Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")]
+"""Options of every task that trains a network."""
 
 
-def resolve_settings(
-    task: str, family: str, kind: type[Any], params: Mapping[str, Any], more: Sequence[str] = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Options of a training run."""
+
+    out: options.Out
+    recipe: Annotated[str | None, typer.Option(help="Name of a recipe; see chainrule recipes.")] = None
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of settings with tables [model], [training], [tokenizer], [run].")
+    ] = None
+    set_: options.Set = None
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the checkpoint in --out.")] = False
+    force: options.Force = False
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")] = False
+    threads: options.Threads = None
+    device: options.Device = "auto"
+
+    @contextmanager
+    def start(self, *inputs: object) -> "Iterator[Progress]":
+        """Lock the output folder and show a progress bar; if a signal interrupts the block, print how to resume.
+
+        `inputs` are the files read besides the training text and --config.
+        """
+        files = [self.config, *(str(name) for name in inputs if name)]
+        lock = options.lock_output(self.out, files, force=self.force, resume=self.resume)
+        with resume_hint(self.out), lock, progress() as bar:
+            yield bar
+
+    def run_options(self, bar: "Progress", **config: Any) -> "RunOptions":
+        """Return the options of this run; `config` are its seed and context."""
+        from chainrule.data.training_data import RunOptions
+
+        return RunOptions(
+            **config,
+            device=options.check_device(self.device),
+            progress=bar,
+            announce=say,
+            command=options.command_line(),
+            out=self.out,
+            resume=self.resume,
+            force=self.force,
+            tensorboard=self.tensorboard,
+        )
+
+
+def train_task(
+    task: str,
+    config: type[Any],
+    family: str,
+    data: Any,
+    run: Run,
+    given: Mapping[str, object],
+    inputs: Sequence[object] = (),
+    text_format: options.TextFormat | None = None,
+    **arguments: Any,
+) -> Any:
+    """Train and save the model of a task; `arguments` are passed to its `train` function.
+
+    `inputs` are the files read besides the training data. With `text_format`, training and validation data are
+    opened as text.
+    """
+    from chainrule import families
+    from chainrule.config import build_config
+
+    settings = _resolve_settings(task, family, config, run, given, arguments.get("pretrained"))
+    seed = build_config(RunConfig, settings.run, "run").seed
+    _check_output(run.out)
+    if text_format is not None:
+        data, valid = text_format.corpus(data), arguments["valid"]
+        arguments["valid"] = None if valid is None else text_format.corpus(valid)
+    with run.start(settings.tokenizer.get("vocab"), settings.tokenizer.get("kind"), *inputs) as bar:
+        model = families.get_task(task).train(
+            family, data, options=run.run_options(bar, seed=seed), **arguments, **settings.arguments()
+        )
+        model.save(run.out, force=run.force)
+    return model
+
+
+def _resolve_settings(
+    task: str, family: str, config: type[Any], run: Run, given: Mapping[str, object], pretrained: Path | None
 ) -> "ConfigOverrides":
-    """Merge the settings of recipe, --config, --set and options, in increasing priority; check them against `kind`.
+    """Merge the settings of recipe, --config, --set and options, and check them before any work.
 
-    `params` are the parameters of the command; `more` names options beyond `SETTINGS` that are configuration
-    fields. The result does not contain the family, which is an argument of the command.
+    The result does not contain the family, which is an argument of the command. A pre-trained encoder decides the
+    settings that describe its shape; the recipe is not followed there.
     """
     from chainrule import families, recipes
-    from chainrule.api import split_settings
-    from chainrule.config import ConfigOverrides, build_config, parse_overrides, read_toml
-    from chainrule.config import overrides_from_tables as of_tables
-    from chainrule.tokenizers.config import KINDS, TokenizerConfig
+    from chainrule.config import build_config, merge_settings
+    from chainrule.errors import ConfigError
 
-    set_options = options.drop_unset(**{name: params[name] for name in (*SETTINGS, *more) if name in params})
-    tokenizer_settings, model_settings = split_settings(parse_overrides(params.get("set_") or []) | set_options)
-    if "kind" in model_settings:
-        tokenizer_settings["kind"] = model_settings.pop("kind")
-    seed = {} if params["seed"] is None else {"seed": params["seed"]}
-    pretrained = params.get("pretrained") and Path(params["pretrained"])
     encoder_shape = {} if pretrained is None else families.get_task("pretrain").read_shape(pretrained)
-    settings, overridden = ConfigOverrides(), []
-    if params["recipe"] is not None:
-        settings = recipes.read(params["recipe"], family, task).choices
-        if params.get("tokenizer") not in (None, *KINDS):
-            settings.tokenizer.clear()  # a trained tokenizer cannot be configured
-        if pretrained is not None:
-            overridden = _leave_to_pretrained(settings, encoder_shape)
-    if params["config"] is not None:
-        file = Path(params["config"])
-        settings |= of_tables(read_toml(file), file)
-    settings |= ConfigOverrides(model=model_settings, tokenizer=tokenizer_settings, run=seed)
-    _check_family(settings.model.pop("family", family), family)
-    _check_settings(
-        kind, {"family": family, **settings.model}, encoder_shape, pretrained
-    )  # report errors before any work
+    recipe = None if run.recipe is None else recipes.read(run.recipe, family, task).choices
+    overridden = []
+    if recipe is not None and pretrained is not None:
+        dropped = {name: recipe.model.pop(name) for name in encoder_shape if name in recipe.model}
+        recipe.tokenizer.clear()
+        overridden = [f"{name} {encoder_shape[name]}" for name, x in dropped.items() if x != encoder_shape[name]]
+    settings = merge_settings(recipe, run.config, run.set_ or (), given, tokenizer_config=TokenizerConfig)
+    if (named := settings.model.pop("family", family)) != family:
+        raise ConfigError(
+            f"model.family is '{named}', and the command says '{family}'; leave it out of the settings"
+        )
+    if pretrained is None:
+        build_config(config, {"family": family, **settings.model}, "model", family)
+    else:
+        from chainrule.tasks.initialization import build_config_with_shape
+
+        build_config_with_shape(config, {"family": family, **settings.model}, encoder_shape, pretrained)
     build_config(TokenizerConfig, {n: v for n, v in settings.tokenizer.items() if n != "kind"}, "tokenizer")
     if overridden:
         say(f"the encoder of {pretrained} decides {', '.join(overridden)}; the recipe is not followed there")
     return settings
-
-
-def _check_family(configured: object, family: str) -> None:
-    """Raise ConfigError if the settings name another family than the command."""
-    from chainrule.errors import ConfigError
-
-    if configured != family:
-        raise ConfigError(
-            f"model.family is '{configured}', and the command says '{family}'; leave it out of the settings"
-        )
-
-
-def _check_settings(
-    kind: type[Any], settings: Mapping[str, object], encoder_shape: Mapping[str, object], pretrained: Any
-) -> None:
-    """Raise ConfigError for unknown settings and for settings that conflict with the pre-trained encoder."""
-    from chainrule.config import build_config
-
-    if pretrained is None:
-        build_config(kind, settings, "model", str(settings["family"]))
-        return
-    from chainrule.tasks.initialization import build_config_with_shape
-
-    build_config_with_shape(kind, settings, encoder_shape, pretrained)
-
-
-def _leave_to_pretrained(settings: "ConfigOverrides", encoder_shape: Mapping[str, object]) -> list[str]:
-    """Drop a recipe's tokenizer and encoder settings; return descriptions of those that the encoder overrides."""
-    dropped = {name: settings.model.pop(name) for name in encoder_shape if name in settings.model}
-    settings.tokenizer.clear()
-    return [f"{name} {encoder_shape[name]}" for name, value in dropped.items() if value != encoder_shape[name]]
 
 
 @contextmanager
@@ -127,32 +167,3 @@ def _check_output(out: Path) -> None:
         if error.remedy != manifest.REMEDY:
             raise
         raise ModelFileError(error.message, f"remove {out / verified_dir.CHECKPOINT} to start anew") from error
-
-
-@contextmanager
-def task_run(params: Mapping[str, Any], settings: "ConfigOverrides", tokenizer: object) -> "Iterator[RunOptions]":
-    """Yield the run options, with the output folder locked and a progress bar shown.
-
-    If a signal interrupts the block, print how to resume. `tokenizer` is the kind or folder in the settings.
-    """
-    from chainrule.config import RunConfig, build_config
-    from chainrule.data.training_data import RunOptions
-
-    out = Path(params["out"])  # a string or a Path, depending on the version of typer
-    seed = build_config(RunConfig, settings.run, "run").seed
-    _check_output(out)
-    command, force, resume = options.command_line(), params["force"], params["resume"]
-    inputs = options.input_files(params, settings, tokenizer)
-    writing = options.lock_output(out, inputs, force=force, resume=resume)
-    with resume_hint(out), writing, progress() as bar:
-        yield RunOptions(
-            seed=seed,
-            device=options.check_device(params["device"]),
-            progress=bar,
-            announce=say,
-            command=command,
-            out=out,
-            resume=resume,
-            force=force,
-            tensorboard=params["tensorboard"],
-        )

@@ -4,6 +4,7 @@ import re
 import time
 import warnings
 from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,70 +22,63 @@ app = typer.Typer(help="Translation: train, predict, score, align, evaluate.", n
 Pairs = Annotated[
     list[str], typer.Argument(metavar="PAIRS...", help="Sentence pairs: a source and a target file, or one TSV.")
 ]
-Strategy = Annotated[str, typer.Option(help="Decoding strategy: beam, greedy or sample.")]
-BeamSize = Annotated[int, typer.Option(min=1, max=1000, help="Beam size.")]
-LengthPenalty = Annotated[float, typer.Option(help="Length penalty a: hypotheses are ranked by log p / length^a.")]
-Temperature = Annotated[float, typer.Option(help="Sampling temperature.")]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=10_000,
-        help="Maximum length of a translation in tokens.  [default: twice the source length + 20]",
-    ),
-]
 BREAKS = re.compile(r"\r\n|[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingOptions:
+    """Options of the decoder."""
+
+    strategy: Annotated[str, typer.Option(help="Decoding strategy: beam, greedy or sample.")] = "beam"
+    beam_size: Annotated[int, typer.Option(min=1, max=1000, help="Beam size.")] = 5
+    length_penalty: Annotated[
+        float, typer.Option(help="Length penalty a: hypotheses are ranked by log p / length^a.")
+    ] = 1.0
+    temperature: Annotated[float, typer.Option(help="Sampling temperature.")] = 1.0
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            help="Maximum length of a translation in tokens.  [default: twice the source length + 20]",
+        ),
+    ] = None
+    seed: options.Seed = 0
+
+    def settings(self) -> "Decoding":
+        """Return the decoding settings; `max_tokens` defaults to the one of translation models."""
+        from chainrule import families
+
+        defaults: Decoding = families.get_task("translate").BEAM
+        return replace(defaults, **{name: value for name, value in asdict(self).items() if value is not None})
+
+
+SETTINGS = training_options.TASK_SETTINGS | {
+    "kind": options.option(
+        str,
+        "Tokenizer: word, char, byte, bpe, wordpiece, unigram (training is not reproducible), or a tokenizer "
+        "folder.  [default: bpe]",
+        "--tokenizer",
+    ),
+    "joint": options.option(bool, "One vocabulary for source and target, or one each.", "--joint/--separate"),
+    "attention": options.option(
+        str, "rnn, lstm, gru: attention over the source: none, dot, scaled-dot, general or additive."
+    ),
+    "label_smoothing": options.option(float, "Label smoothing: probability mass spread over all tokens."),
+}
+
+
 @app.command()
+@options.grouped(SETTINGS)
 def train(
-    call: typer.Context,
     family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
     pairs: Pairs,
-    out: training_options.Out,
+    *,
+    run: training_options.Run,
     valid: Annotated[
         list[str] | None, typer.Option(help="Validation pairs: a TSV, or give it twice for source and target.")
     ] = None,
-    recipe: training_options.Recipe = None,
-    config: training_options.Config = None,
-    set_: training_options.Set = None,
-    resume: training_options.Resume = False,
-    force: options.Force = False,
-    tensorboard: training_options.Tensorboard = False,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Tokenizer: word, char, byte, bpe, wordpiece, unigram (training is not reproducible), or a "
-            "tokenizer folder.  [default: bpe]"
-        ),
-    ] = None,
-    vocab_size: options.VocabSize = None,
-    min_count: options.MinCount = None,
-    lowercase: options.Lowercase = False,
-    joint: Annotated[
-        bool | None, typer.Option("--joint/--separate", help="One vocabulary for source and target, or one each.")
-    ] = None,
-    attention: Annotated[
-        str | None,
-        typer.Option(help="rnn, lstm, gru: attention over the source: none, dot, scaled-dot, general or additive."),
-    ] = None,
-    label_smoothing: Annotated[
-        float | None, typer.Option(help="Label smoothing: probability mass spread over all tokens.")
-    ] = None,
-    hidden: options.Hidden = None,
-    layers: options.Layers = None,
-    embedding: options.Embedding = None,
-    dropout: options.Dropout = None,
-    batch_size: options.BatchSize = None,
-    epochs: options.Epochs = None,
-    max_seconds: options.MaxSeconds = None,
-    optimizer: options.Optimizer = None,
-    learning_rate: options.LearningRate = None,
-    clip: options.Clip = None,
-    precision: options.Precision = None,
-    seed: options.RunSeed = None,
-    threads: options.Threads = None,
-    device: options.Device = "auto",
+    settings: dict[str, object],
     json: options.Json = False,
 ) -> None:
     """Train a translation model and save it.
@@ -93,53 +87,37 @@ def train(
 
     chainrule translate train transformer pairs.tsv --out runs/de-en
     """
-    options.limit_threads(threads)
+    options.limit_threads(run.threads)
     from chainrule import families
     from chainrule.errors import UsageError
 
     start = time.perf_counter()
     if family not in ("rnn", "lstm", "gru", "transformer"):
         raise UsageError(f"there is no family '{family}' to translate with; choose rnn, lstm, gru or transformer")
-    task = families.get_task("translate")
-    params = dict(call.params)
-    switches = {"joint": joint, "label_smoothing": label_smoothing}
-    settings = training_options.resolve_settings("translate", family, task.PairConfig, params, ("attention",))
-    settings.model.update({name: value for name, value in switches.items() if value is not None})
-    kind = str(settings.tokenizer.pop("kind", "bpe"))
-    with training_options.task_run(params, settings, kind) as run_options:
-        model = task.train(
-            family,
-            pairs,
-            valid=valid,
-            tokenizer=tokenizer or kind,
-            options=run_options,
-            **settings.tokenizer,
-            **settings.model,
-        )
-        model.save(out, force=force)
+    config = families.get_task("translate").PairConfig
+    model = training_options.train_task(
+        "translate", config, family, pairs, run, settings, inputs=valid or (), valid=valid
+    )
     validation = model.validation
     if json:
-        about = {"model": str(out), "task": "translate", "family": family, "parameters": model.parameters}
+        about = {"model": str(run.out), "task": "translate", "family": family, "parameters": model.parameters}
         emit(about | model.metrics | ({"validation": validation} if validation else {}))
     quality = f"validation perplexity {validation['perplexity']:.2f}, " if validation else ""
-    say(f"saved {out}: {model.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+    say(f"saved {run.out}: {model.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
 
 
 @app.command()
+@options.grouped()
 def predict(
     model: options.ModelFolder,
+    *,
     file: Annotated[
         str, typer.Argument(metavar="[FILE]", help="Source sentences, one per line; - for stdin.")
     ] = "-",
-    strategy: Strategy = "beam",
-    beam_size: BeamSize = 5,
-    length_penalty: LengthPenalty = 1.0,
-    temperature: Temperature = 1.0,
-    max_tokens: MaxTokens = None,
+    decoding: DecodingOptions,
     num: Annotated[
         int, typer.Option(min=1, max=1000, help="Translations per sentence: an n-best list, or samples.")
     ] = 1,
-    seed: options.Seed = 0,
     device: options.Device = "auto",
     json: options.Json = False,
 ) -> None:
@@ -154,12 +132,12 @@ def predict(
     from chainrule import api
     from chainrule.text.parallel import read_source_batches
 
-    decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
+    decoder = decoding.settings()
     loaded = api.load(model, kind="translate", device=options.check_device(device))
     done = 0
     for sources in read_source_batches(file):
         with progress() as bar:
-            translations = loaded.translate_all(sources, decoding, num=num, progress=bar, first=done)
+            translations = loaded.translate_all(sources, decoder, num=num, progress=bar, first=done)
         done += len(sources)
         for candidates in translations:
             _print_translations(candidates, num, json)
@@ -248,15 +226,12 @@ def align(
 
 
 @app.command()
+@options.grouped()
 def evaluate(
     model: options.ModelFolder,
     pairs: Pairs,
-    strategy: Strategy = "beam",
-    beam_size: BeamSize = 5,
-    length_penalty: LengthPenalty = 1.0,
-    temperature: Temperature = 1.0,
-    max_tokens: MaxTokens = None,
-    seed: options.Seed = 0,
+    *,
+    decoding: DecodingOptions,
     against: Annotated[
         Path | None, typer.Option(help="Other model, or a file of its translations, for a significance test.")
     ] = None,
@@ -274,7 +249,7 @@ def evaluate(
     from chainrule.storage.atomic import atomic_file
     from chainrule.text.parallel import read_aligned_lines, read_pairs
 
-    decoding = _decoding(strategy, beam_size, length_penalty, temperature, max_tokens, seed)
+    decoder = decoding.settings()
     loaded = api.load(model, kind="translate", device=options.check_device(device))
     read = read_pairs(pairs)
     output = nullcontext() if out is None else atomic_file(out)  # fails now if the file cannot be written
@@ -283,30 +258,17 @@ def evaluate(
         if against is not None and against.is_dir():
             other_model = api.load(against, kind="translate", device=options.check_device(device))
             other = [
-                candidates[0].text for candidates in other_model.translate_all(read.sources, decoding, progress=bar)
+                candidates[0].text for candidates in other_model.translate_all(read.sources, decoder, progress=bar)
             ]
         elif against is not None:
             other = read_aligned_lines(against, read)
-        report = loaded.evaluate(read, decoding, other=other, progress=bar)
+        report = loaded.evaluate(read, decoder, other=other, progress=bar)
         if stream is not None:
             stream.write("".join(f"{_in_one_line(text)}\n" for text in report.by_line).encode())
     if json:
         emit({"model": str(model), "task": "translate", **report.as_json()})
     else:
         _show(report)
-
-
-def _decoding(
-    strategy: str, beam_size: int, length_penalty: float, temperature: float, max_tokens: int | None, seed: int
-) -> "Decoding":
-    from dataclasses import replace
-
-    from chainrule import families
-
-    defaults: Decoding = families.get_task("translate").BEAM
-    settings: dict[str, Any] = {"strategy": strategy, "beam_size": beam_size, "length_penalty": length_penalty}
-    settings |= {"max_tokens": max_tokens or defaults.max_tokens, "temperature": temperature, "seed": seed}
-    return replace(defaults, **settings)
 
 
 def _in_one_line(text: str) -> str:

@@ -3,67 +3,26 @@
 import math
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from chainrule.cli import options, training_options, vectors_contextual
-from chainrule.cli.console import emit, progress, say
+from chainrule.cli import options
+from chainrule.cli.console import dumps, emit, print_table, progress, say
+from chainrule.embeddings.config import VectorConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
+    from chainrule.analysis.senses import Separation
     from chainrule.embeddings.vectors import WordVectors
     from chainrule.evaluation.word_vectors import Pairs, Section, SectionResult, SimilarityResult
+    from chainrule.neural.probes.contextual import Layers
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the `chainrule vectors` group."""
-    app.command("map")(draw)
-
-
-def draw(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Folder of word vectors, or a file in word2vec or GloVe format.")
-    ],
-    out: Annotated[Path, typer.Option(help="Output HTML file.")],
-    words: Annotated[
-        int | None, typer.Option(help="Number of words to show, the most frequent ones.  [default: 2000]")
-    ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="Projection: tsne or pca (principal components).  [default: tsne]")
-    ] = None,
-    neighbors: Annotated[
-        int | None, typer.Option(help="Number of nearest neighbours listed per word.  [default: 8]")
-    ] = None,
-    perplexity: Annotated[
-        float | None, typer.Option(help="t-SNE perplexity: effective number of neighbours.  [default: 30]")
-    ] = None,
-    seed: options.Seed = 0,
-) -> None:
-    """Draw a searchable map of word vectors as an HTML page.
-
-    Neighbours are searched among the words shown. Append #word=king to the address to open the page at a word.
-
-    Example: chainrule vectors map runs/skipgram --out map.html
-    """
-    from chainrule.config import build_config
-    from chainrule.embeddings import storage
-    from chainrule.errors import UsageError
-    from chainrule.plots import word_map
-    from chainrule.storage.atomic import atomic_file
-
-    settings = options.drop_unset(words=words, method=method, neighbors=neighbors, perplexity=perplexity, seed=seed)
-    config = build_config(word_map.MapConfig, settings, "map")
-    vectors = storage.read(model)
-    if vectors.is_one_hot:
-        raise UsageError(f"{model} holds one-hot vectors, all equally far apart; a map needs learnt ones")
-    with atomic_file(out) as file, progress() as bar:
-        projection = word_map.make_map(vectors.words, vectors.unit, vectors.counts, config, bar)
-        page = word_map.render_page(projection, Path(model).resolve().name).encode()
-        file.write(page)
-    say(f"saved {out}: {len(projection.words):,} of {len(vectors):,} words, {len(page) / 1e6:.2f} MB")
+LINES_AT_ONCE = 1024
+DIGITS = 6  # significant digits of contextual vectors in text and JSON
 
 
 app = typer.Typer(help="Word vectors: train, query, evaluate, import, export.", no_args_is_help=True)
@@ -75,56 +34,26 @@ Top = Annotated[int, typer.Option(min=1, help="Number of words to print.")]
 Rule = Annotated[str, typer.Option(help="Analogy rule: add (3CosAdd) or mul (3CosMul).")]
 
 SETTINGS = (
-    *("method", "dimensions", "window", "negative", "epochs", "min_count", "vocab_size", "lowercase"),
-    *("tokenizer", "sample", "learning_rate", "memory"),
+    options.of_fields(
+        VectorConfig, "method", "dimensions", "window", "negative", "epochs", "min_count", "vocab_size"
+    )
+    | options.of_fields(VectorConfig, "lowercase", "tokenizer", "sample")
+    | {"subwords": options.option(str, "skipgram, cbow: also train character n-grams of these lengths, e.g. 3-6.")}
+    | options.of_fields(VectorConfig, "learning_rate", "memory")
 )
-"""Options that set a configuration field of the same name."""
 
 
 @app.command()
+@options.grouped(SETTINGS)
 def train(
-    call: typer.Context,
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Text files, folders, globs, or - for stdin.")
-    ],
-    out: training_options.Out,
-    method: Annotated[
-        str | None, typer.Option(help="Method: skipgram, cbow, glove, ppmi or one-hot.  [default: skipgram]")
-    ] = None,
-    dimensions: Annotated[int | None, typer.Option(help="Vector size.  [default: 100]")] = None,
-    window: Annotated[int | None, typer.Option(help="Context window: words on either side.  [default: 5]")] = None,
-    negative: Annotated[
-        int | None, typer.Option(help="skipgram, cbow: negative samples per word.  [default: 5]")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.  [default: 5]")] = None,
-    min_count: Annotated[
-        int | None, typer.Option(help="Minimum count of a word; rarer words are ignored.  [default: 5]")
-    ] = None,
-    vocab_size: Annotated[int | None, typer.Option(help="Maximum number of words.")] = None,
-    lowercase: options.Lowercase = False,
-    tokenizer: Annotated[
-        str | None,
-        typer.Option(
-            help="Tokenizer: word (splits punctuation) or whitespace (splits at blanks only).  [default: word]"
-        ),
-    ] = None,
-    sample: Annotated[
-        float | None, typer.Option(help="skipgram, cbow: subsample words above this frequency.  [default: 0.001]")
-    ] = None,
-    subwords: Annotated[
-        str | None, typer.Option(help="skipgram, cbow: also train character n-grams of these lengths, e.g. 3-6.")
-    ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Initial learning rate.  [default: depends on the method]")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="glove, ppmi: memory limit for counting co-occurrences.  [default: 1G]")
-    ] = None,
+    text: options.Texts,
+    out: options.Out,
+    *,
+    settings: dict[str, Any],
     threads: options.Threads = None,
     seed: options.Seed = 0,
-    set_: training_options.Set = None,
-    column: options.Column = None,
-    errors: options.Errors = "strict",
+    set_: options.Set = None,
+    text_format: options.TextFormat,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -139,18 +68,13 @@ def train(
     options.limit_threads(threads)
     from chainrule.config import build_config, parse_overrides
     from chainrule.embeddings import train as learner
-    from chainrule.embeddings.config import VectorConfig
-    from chainrule.text.corpus import Corpus
 
     start = time.perf_counter()
-    params = dict(call.params)
-    set_options = options.drop_unset(**{name: params[name] for name in SETTINGS})
-    settings = parse_overrides(set_ or []) | set_options | _subwords(subwords)
-    config = build_config(VectorConfig, settings, "vectors")
-    corpus = Corpus.of(text, **options.corpus_options(column, errors, False))
+    subwords = _subwords(settings.pop("subwords", None))
+    config = build_config(VectorConfig, parse_overrides(set_ or []) | settings | subwords, "vectors")
     with progress() as bar:
         vectors = learner.train(
-            corpus,
+            text_format.corpus(text),
             config=config,
             threads=threads,
             seed=seed,
@@ -259,13 +183,12 @@ def evaluate(
     from chainrule.embeddings.vectors import check_analogy_method
     from chainrule.errors import UsageError
     from chainrule.evaluation import word_vectors
-    from chainrule.evaluation import word_vectors as questions
 
     if analogies is None and not pairs:
         raise UsageError("there is nothing to measure by; give --pairs FILE, --analogies FILE or both")
     check_analogy_method(method)
     judged = [word_vectors.read_pairs(file) for file in pairs or []]
-    question_sections = None if analogies is None else questions.read_questions(analogies)
+    question_sections = None if analogies is None else word_vectors.read_questions(analogies)
     rows: list[dict[str, Any]] = []
     with progress() as bar:
         for name in models:
@@ -274,7 +197,7 @@ def evaluate(
             row: dict[str, Any] = {"model": name, "method": vectors.method, **size}
             row["pairs"] = [similarity_document(vectors, file, rare) for file in judged]
             if question_sections is not None:
-                solved = questions.solve(vectors.row, vectors.unit, question_sections, method, bar)  # type: ignore[arg-type]
+                solved = word_vectors.solve(vectors.row, vectors.unit, question_sections, method, bar)  # type: ignore[arg-type]
                 row["analogies"] = analogy_document(analogies, method, question_sections, solved)
             rows.append(row)
     if json:
@@ -306,7 +229,7 @@ def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Word vectors in word2vec text or binary format, or GloVe format.")
     ],
-    out: training_options.Out,
+    out: options.Out,
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
@@ -327,8 +250,224 @@ def import_(
     _done(vectors, out, {"file": file}, json)
 
 
-register(app)
-vectors_contextual.register(app)
+@app.command("map")
+def draw(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="Output HTML file.")],
+    words: Annotated[
+        int | None, typer.Option(help="Number of words to show, the most frequent ones.  [default: 2000]")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Projection: tsne or pca (principal components).  [default: tsne]")
+    ] = None,
+    neighbors: Annotated[
+        int | None, typer.Option(help="Number of nearest neighbours listed per word.  [default: 8]")
+    ] = None,
+    perplexity: Annotated[
+        float | None, typer.Option(help="t-SNE perplexity: effective number of neighbours.  [default: 30]")
+    ] = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Draw a searchable map of word vectors as an HTML page.
+
+    Neighbours are searched among the words shown. Append #word=king to the address to open the page at a word.
+
+    Example: chainrule vectors map runs/skipgram --out map.html
+    """
+    from chainrule.config import build_config
+    from chainrule.embeddings import storage
+    from chainrule.errors import UsageError
+    from chainrule.plots import word_map
+    from chainrule.storage.atomic import atomic_file
+
+    settings = options.drop_unset(words=words, method=method, neighbors=neighbors, perplexity=perplexity, seed=seed)
+    config = build_config(word_map.MapConfig, settings, "map")
+    vectors = storage.read(model)
+    if vectors.is_one_hot:
+        raise UsageError(f"{model} holds one-hot vectors, all equally far apart; a map needs learnt ones")
+    with atomic_file(out) as file, progress() as bar:
+        projection = word_map.make_map(vectors.words, vectors.unit, vectors.counts, config, bar)
+        page = word_map.render_page(projection, Path(model).resolve().name).encode()
+        file.write(page)
+    say(f"saved {out}: {len(projection.words):,} of {len(vectors):,} words, {len(page) / 1e6:.2f} MB")
+
+
+@app.command()
+@options.grouped()
+def contextual(
+    model: options.ModelFolder,
+    *,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="Sentences, one per line; - for stdin.")] = "-",
+    layer: Annotated[
+        int | None,
+        typer.Option(help="Layer to print; 0 is the embedding layer.  [default: all; in text output, the last]"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the vectors to this .npz file.")] = None,
+    text_format: options.TextFormat,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Print the contextual vector of each word.
+
+    MODEL is a neural language model or a pre-trained encoder.
+
+    Text output has one word per line, a tab and its vector, with a blank line between sentences; JSON output has
+    one sentence per line. The .npz file of --out contains the arrays words and sentence (its index, from 0), and
+    layer0, layer1, … with one row per word.
+
+    Example: echo "we sat on the bank of the river" | chainrule vectors contextual runs/encoder --layer 1 --json
+    """
+    from chainrule.errors import UsageError
+
+    if out is not None and out.suffix.lower() != ".npz":
+        raise UsageError(f"vectors are written as NumPy's .npz, and {out} does not end so; choose such a name")
+    if out is not None and json:
+        raise UsageError("--json prints and --out writes a file; choose one of them")
+    loaded = _load(model, device)
+    from chainrule.neural.probes.contextual import contextual as read
+
+    lines = iter(text_format.corpus(file))
+    if out is not None:
+        with progress() as bar:
+            _write(out, read(loaded, list(lines), layer, bar))
+        return
+    is_first = True
+    while batch := list(islice(lines, LINES_AT_ONCE)):
+        for sentence in read(loaded, batch, layer):
+            if json:
+                vectors = {str(k): [_numbers(row) for row in x] for k, x in sentence.vectors.items()}
+                print(dumps({"words": list(sentence.words), "layers": vectors}, None))
+                continue
+            rows = zip(sentence.words, sentence.vectors[max(sentence.vectors)], strict=True)
+            print("\n".join([""] * (not is_first) + [f"{word}\t{_text(row)}" for word, row in rows]))
+            is_first = False
+
+
+@app.command()
+def senses(
+    model: options.ModelFolder,
+    word: Annotated[str, typer.Argument(metavar="WORD", help="An ambiguous word.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Lines of sense<TAB>sentence; every sentence contains the word.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write a figure to this .svg or .html file.")] = None,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Measure how well contextual vectors separate a word's senses.
+
+    Prints, for every layer, the leave-one-out accuracy of a nearest-centroid classifier (cosine similarity), the
+    majority baseline, and the mean cosine similarity of sentence pairs within and across senses.
+
+    Example: chainrule vectors senses runs/encoder bank bank.tsv --out senses.html
+    """
+    from chainrule.errors import UsageError
+    from chainrule.text.labelled import read_labelled
+
+    if out is not None and out.suffix.lower() not in (".svg", ".html"):
+        raise UsageError(f"senses are drawn as .svg or .html, and {out} ends in neither; choose such a name")
+    labelled = read_labelled(file)
+    loaded = _load(model, device)
+    from chainrule.analysis.senses import best_layer, check_senses, majority_sense, measure_separation
+    from chainrule.neural.probes.contextual import occurrences
+
+    check_senses(labelled.labels)
+    with progress() as bar:
+        uses = occurrences(loaded, word, labelled.texts, labelled.name, bar)
+    layers = measure_separation(uses.vectors, labelled.labels)
+    if out is not None:
+        from chainrule.analysis.senses import SensePlot, draw, render_page
+        from chainrule.plots.base import standalone
+        from chainrule.storage.atomic import atomic_file
+
+        vectors = uses.vectors[best_layer(layers).layer]
+        picture = SensePlot(word, model.name, labelled.labels, uses.sentences, uses.positions, layers, vectors)
+        drawn = render_page(picture) if out.suffix.lower() == ".html" else standalone(draw(picture))
+        with atomic_file(out) as stream:
+            stream.write(drawn.encode())
+    _, rate = majority_sense(labelled.labels)
+    if json:
+        counts = {sense: list(labelled.labels).count(sense) for sense in dict.fromkeys(labelled.labels)}
+        document = {"model": str(model), "word": word, "senses": counts, "majority": rate}
+        rows = [_separation(layer) for layer in layers]
+        emit(document | {"layers": rows, "best_layer": best_layer(layers).layer})
+    else:
+        _print_separation(layers, rate, len(labelled))
+    if out is not None:
+        say(f"wrote {out}")
+
+
+def _load(model: Path, device: str) -> Any:
+    """Load the model; raise MissingExtra if torch is not installed."""
+    from importlib import import_module
+
+    from chainrule import api
+    from chainrule.errors import MissingExtra
+
+    loaded = api.load(model, device=options.check_device(device))
+    try:
+        import_module("torch")
+    except ModuleNotFoundError as error:
+        raise MissingExtra("contextual vectors need torch: pip install 'chainrule[neural]'") from error
+    return loaded
+
+
+def _separation(separation: "Separation") -> dict[str, Any]:
+    return {
+        "layer": separation.layer,
+        "is_static": separation.different == 1,
+        "accuracy": separation.accuracy,
+        "cosine_within": separation.within,
+        "cosine_across": separation.across,
+        "separation": separation.gap,
+    }
+
+
+def _print_separation(measured: "Sequence[Separation]", rate: float, sentences: int) -> None:
+    print(f"{'layer':<12}{'accuracy':>10}{'majority':>10}{'within':>10}{'across':>10}{'separation':>12}")
+    for layer in measured:
+        name = f"{layer.layer} (static)" if layer.layer == 0 else str(layer.layer)
+        figures = f"{layer.within:>10.4f}{layer.across:>10.4f}{layer.gap:>12.4f}"
+        print(f"{name:<12}{layer.accuracy:>10.4f}{rate:>10.4f}{figures}")
+    static = measured[0]
+    if static.different == 1:
+        print(
+            f"layer 0 has the same vector in all {sentences} sentences: it cannot separate the senses, and its "
+            "accuracy equals that of the majority baseline"
+        )
+    else:
+        print(
+            f"layer 0 has {static.different} different vectors in {sentences} sentences: the word is tokenized or "
+            "written differently in some of them"
+        )
+
+
+def _write(out: Path, read: "list[Layers]") -> None:
+    """Write all sentences concatenated: `words`, `sentence` and one matrix per layer."""
+    import numpy as np
+
+    from chainrule.errors import InputError
+    from chainrule.storage.atomic import atomic_file
+
+    if not read:
+        raise InputError("the text is empty; give one with at least one line")
+    arrays: dict[str, Any] = {
+        f"layer{k}": np.concatenate([sentence_layers.vectors[k] for sentence_layers in read])
+        for k in read[0].vectors
+    }
+    sentence = np.repeat(np.arange(len(read)), [len(sentence_layers.words) for sentence_layers in read])
+    words = np.array([word for sentence_layers in read for word in sentence_layers.words], dtype=np.str_)
+    with atomic_file(out) as stream:
+        np.savez(stream, words=words, sentence=sentence, **arrays)
+    say(f"wrote {out}: {len(words):,} words of {len(read):,} sentences, {', '.join(arrays)}")
+
+
+def _numbers(row: Any) -> list[float]:
+    return [float(f"{x:.{DIGITS}g}") for x in row.tolist()]
+
+
+def _text(row: Any) -> str:
+    return " ".join(f"{x:.{DIGITS}g}" for x in row.tolist())
 
 
 def _done(vectors: Any, out: Path, about: "Mapping[str, Any]", json: bool) -> None:
@@ -413,7 +552,7 @@ def print_rows(rows: Sequence[dict[str, Any]], with_sections: bool) -> None:
         header += [name, "95 %", "found"] + ([f"{name} rare", "95 %", "found"] if "rare" in pairs else [])
     if "analogies" in first:
         header += [*PARTS, "asked"]
-    _print_table(2, header, [_cells(row) for row in rows])
+    print_table(header, [_cells(row) for row in rows], names=2)
     if with_sections and "analogies" in first:
         print()
         names = [row["model"] for row in rows]
@@ -422,7 +561,7 @@ def print_rows(rows: Sequence[dict[str, Any]], with_sections: bool) -> None:
             [name, f"{part['of']:,}", *(f"{_percent(of[name])} of {of[name]['asked']:,}" for of in section_results)]
             for name, part in section_results[0].items()
         ]
-        _print_table(1, ["section", "questions", *names], lines)
+        print_table(["section", "questions", *names], lines)
     print()
     print("pairs: Spearman's rank correlation; analogies: % of the attempted questions answered correctly")
 
@@ -454,11 +593,3 @@ def _percent(part: dict[str, Any]) -> str:
 
 def _asked(part: dict[str, Any]) -> str:
     return f"{part['asked']:,}/{part['of']:,}"
-
-
-def _print_table(names: int, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print an aligned table: the first `names` columns left-aligned, the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        cells = [f"{cell:{'<' if i < names else '>'}{widths[i]}}" for i, cell in enumerate(row)]
-        print("  ".join(cells).rstrip())

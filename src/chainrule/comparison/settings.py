@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from chainrule import families
+from chainrule.config import setting
 from chainrule.errors import ConfigError
-from chainrule.lm import Context
 from chainrule.tokenizers.config import KINDS
 
 Keep = Literal["best", "all", "none"]
@@ -26,24 +25,39 @@ UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 class Settings:
     """Settings of a comparison."""
 
-    families: tuple[str, ...] = ()  # default: all trainable families
-    tokenizer: str = "word"
-    tokenizers: tuple[str, ...] = ()  # several in one table; replaces `tokenizer`
+    families: tuple[str, ...] = setting((), "Model families to train, separated by commas.  [default: all]")
+    tokenizer: str = setting(
+        "word",
+        "Tokenizer: word (splits punctuation), whitespace, char, byte, bpe, wordpiece, unigram (training is not "
+        "reproducible, even with --seed), or a tokenizer folder.",
+        shows_default=True,
+    )
+    tokenizers: tuple[str, ...] = setting(
+        (), "Tokenizers to compare in one table, separated by commas: word,char,bpe."
+    )
     tokenizer_settings: dict[str, object] = dataclasses.field(default_factory=dict)
-    context: Context = "line"
+    context: Literal["line", "stream"] = setting(
+        "line",
+        "'line' resets the context at every line; 'stream' carries it over from the line before.",
+        shows_default=True,
+    )
     seed: int = 0
-    seeds: int = 1  # number of seeds per network: `seed`, `seed` + 1, …
+    seeds: int = setting(1, "Number of seeds to train every neural model with.", shows_default=True)
     budget: float | None = None  # seconds for the whole comparison; DEFAULT_BUDGET without `max_seconds`
-    max_seconds: float | None = None  # per family
-    size: Size = "auto"  # network size: fitted to text and time, or `fixed` candidates of each family
+    max_seconds: float | None = setting(None, "Time budget of each family, in seconds.")
+    size: Size = setting(
+        "auto", "Neural models: layer sizes: auto (chosen for text and budget) or fixed.", shows_default=True
+    )
     device: str = "auto"
     out: Path | None = None  # output folder
-    keep: Keep = "best"  # models kept in `out`: the best of each family, all, or none
-    resume: bool = False  # continue the interrupted comparison in `out`
+    keep: Keep = setting("best", "Models to keep on disk: best (of each family), all or none.", shows_default=True)
+    resume: bool = setting(False, "Resume an interrupted comparison.")  # in `out`
     force: bool = False  # replace another comparison in `out`
     command: str = "chainrule.compare(…)"
 
     def __post_init__(self) -> None:
+        from chainrule import families  # the table needs NumPy, which the help of the command does not
+
         for name in self.families:
             families.get(name)
             if name not in families.trainable():
