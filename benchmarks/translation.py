@@ -19,7 +19,7 @@ from benchmarks.corpora import DATA, machine, table
 
 from chainrule import api, recipes
 from chainrule.evaluation.translation import bleu, bleu_by_length
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.tasks.translate import BEAM
 from chainrule.tasks.translate_report import count_words, evaluate
 from chainrule.text.parallel import SentencePairs, read_pairs
@@ -110,7 +110,7 @@ def picture(results: dict[str, dict[str, Any]]) -> str:
         name: [((b.low + min(b.high, b.low + 15)) / 2, b.score) for b in result["buckets"] if b.score is not None]
         for name, result in reversed(results.items())
     }
-    return base.plot_curves(
+    return figures.plot_curves(
         series,
         title="BLEU by source length",
         x_label="source words",

@@ -19,7 +19,7 @@ from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.model import Model
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.storage import verified_dir
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from cli.command import english, refused, write
 

@@ -18,7 +18,7 @@ from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
-from chainrule.storage.model_dir import CONFIG, Origin
+from chainrule.storage.provenance import CONFIG, Origin
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources
@@ -66,7 +66,7 @@ def train(
     """Train one model.
 
     Args:
-        family: `ngram`, `feedforward`, `rnn`, `lstm`, `gru`, `transformer` or a family of an entry point.
+        family: `ngram`, `feedforward`, `rnn`, `lstm`, `gru`, `transformer`.
         text: Training text: a file, files, a corpus.
         valid: Validation text.
         tokenizer: Kind or folder; words by default.

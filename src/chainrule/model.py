@@ -23,7 +23,7 @@ from chainrule.evaluation.perplexity import Evaluation, TokenScorer, first_impos
 from chainrule.lm import AnyModel, Floats
 from chainrule.ngram.oov_speller import Speller
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import fingerprint
 from chainrule.text.readers import Sources

@@ -12,8 +12,8 @@ from chainrule.errors import ConfigError, ModelFileError, VocabularyError
 from chainrule.lm import Context
 from chainrule.model import Model
 from chainrule.ngram.oov_speller import Speller
-from chainrule.storage import model_dir, strict_json, verified_dir
-from chainrule.storage.model_dir import CONFIG, METRICS, SKETCH, TOKENIZER, Card, Origin, translate_config_errors
+from chainrule.storage import provenance, strict_json, verified_dir
+from chainrule.storage.provenance import CONFIG, METRICS, SKETCH, TOKENIZER, Card, Origin, translate_config_errors
 from chainrule.storage.verified_dir import VerifiedDir, read_json
 from chainrule.tokenizers.config import TokenizerConfig, saved_settings
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ def save(model: Model, path: Path, *, force: bool = False) -> None:
     ]
     usage = ("generate THIS_FOLDER", "evaluate THIS_FOLDER text.txt")
     card = Card(title=f"{model.family} language model", facts=facts, usage=usage)
-    model_dir.save(
+    provenance.save(
         path, "model", files, config=config, metrics=model.metrics, origin=model.origin, card=card, force=force
     )
 
@@ -65,7 +65,7 @@ def read_config(folder: VerifiedDir) -> dict[str, Any]:
     """Read `config.json`; raise ModelFileError unless it is that of a language model."""
     config = read_json(folder, CONFIG)
     if "task" in config:
-        hint = model_dir.usage_hint(str(config["task"]), folder.path)
+        hint = provenance.usage_hint(str(config["task"]), folder.path)
         raise ModelFileError(f"{folder.path} is not a language model: {hint}")
     if "family" not in config:
         raise ModelFileError(f"{folder.path} holds a tokenizer, not a model; give a model folder")
@@ -95,7 +95,7 @@ def _load(folder: VerifiedDir, config: dict[str, Any], device: str) -> Model:
         family=config["family"],
         config=model_config,
         speller=_read_speller(folder, tokenizer) if SPELLER in folder.files else None,
-        origin=model_dir.read_origin(folder),
+        origin=provenance.read_origin(folder),
         metrics=read_json(folder, METRICS),
         name=str(folder.path),
     )
@@ -111,7 +111,7 @@ def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: b
         TOKENIZER: tokenizer.to_json().encode(),
         CONFIG: strict_json.dump({"tokenizer": settings.to_json(tokenizer.config)}),
     }
-    model_dir.write(path, "tokenizer", files, origin, force=force)
+    provenance.write(path, "tokenizer", files, origin, force=force)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

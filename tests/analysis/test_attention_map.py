@@ -19,7 +19,7 @@ from chainrule.analysis.attention_plots import (
 )
 from chainrule.analysis.attention_scaling import HeadScores
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 
 pytest.importorskip("matplotlib")
 
@@ -114,8 +114,8 @@ def test_curves_by_distance() -> None:
     assert {"layer 1", "layer <2>", "uniform weights", "tokens back"} <= set(shown)
     label_ = ElementTree.fromstring(drawn).get("aria-label") or ""
     assert "layer 1: 50.0 % on the current token, 25.0 % one back, none ten back" in label_
-    assert base.PALETTE[0] in drawn
-    assert base.PALETTE[1] in drawn
+    assert figures.PALETTE[0] in drawn
+    assert figures.PALETTE[1] in drawn
 
 
 @pytest.mark.parametrize("curve", [np.zeros(3), np.array([1.0]), np.full(5000, 2e-4)])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from chainrule.analysis.senses import SensePlot, Separation, context, draw, render_page
-from chainrule.plots import base
-from chainrule.plots.base import standalone
+from chainrule.plots import figures
+from chainrule.plots.figures import standalone
 
 pytest.importorskip("matplotlib")
 
@@ -33,7 +33,7 @@ def test_every_point_says_its_sentence() -> None:
     drawn = draw(picture())
     assert titles(drawn) == [f"{sense}: {' '.join(s)}" for sense, s in zip(SENSES, SENTENCES, strict=True)]
     assert "<a " not in drawn
-    for colour in base.PALETTE[:2]:
+    for colour in figures.PALETTE[:2]:
         assert colour in drawn
 
 

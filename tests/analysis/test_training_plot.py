@@ -10,7 +10,7 @@ import pytest
 
 from chainrule.analysis import training_log
 from chainrule.analysis.training_log import MOST_POINTS, TrainingLog, Validations, downsample
-from chainrule.plots import base
+from chainrule.plots import figures
 
 pytest.importorskip("matplotlib")
 
@@ -56,7 +56,7 @@ def test_one_small_svg_element_that_needs_nothing(draw: Callable[[TrainingLog], 
     assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
     assert set(re.findall(r"https?://[^\"]*", drawn)) == {"http://www.w3.org/2000/svg"}
     assert "url(" not in drawn
-    assert base.INK not in drawn
+    assert figures.INK not in drawn
     assert "#000000" not in drawn
     assert "nan" not in drawn.lower().split("<path")[-1]
     assert len(drawn) < 60_000

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import pytest
 from playwright.sync_api import Browser
 
-from chainrule.comparison.report import render_page
+from chainrule.comparison.page import render_page
 from chainrule.comparison.results import Difference, Row
 from comparison.example_results import EXCESS, FLOOR, neural_row, ngram_row, results
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import pytest
 
 import chainrule
-from chainrule.comparison import measurement, report
+from chainrule.comparison import measurement, page
 from chainrule.comparison.journal import NAME
 from chainrule.comparison.model_store import Output
 from chainrule.comparison.results import Results, Row
@@ -156,7 +156,7 @@ def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(results: Results) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "render_page", interrupted)
+    monkeypatch.setattr(page, "render_page", interrupted)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -229,7 +229,7 @@ def test_an_interruption_at_the_end_is_resumed_or_complete(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(report, "atomic_file", interrupted_file)
+        context.setattr(page, "atomic_file", interrupted_file)
         if stopped == "models":
             context.setattr(Output, "remove_others", interrupted_removal)
         with pytest.raises(KeyboardInterrupt):

@@ -17,7 +17,7 @@ from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import InputError, ModelFileError, NotFoundError
 from chainrule.storage import verified_dir
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.fingerprint import Fingerprint
 
 

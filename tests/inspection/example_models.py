@@ -4,8 +4,8 @@ import numpy as np
 
 from chainrule.analysis.predictions import Predictions, predictions_html
 from chainrule.analysis.section import Figure, Finding, Section
-from chainrule.inspection.report import Inspection, Subject
-from chainrule.plots import base
+from chainrule.inspection.result import Inspection, Subject
+from chainrule.plots import figures
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(2)>&lt;b> \u202eשלום'
 
@@ -13,21 +13,21 @@ HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(2)>&lt;b> \u202e�
 def line(title: str) -> str:
     """A falling curve."""
 
-    def paint(axes: base.Axes) -> None:
-        axes.plot(np.arange(40), np.exp(-np.arange(40) / 8), color=base.PALETTE[0])
-        axes.plot(np.arange(40), np.exp(-np.arange(40) / 8), "o", color=base.PALETTE[1])  # markers have ids
+    def paint(axes: figures.Axes) -> None:
+        axes.plot(np.arange(40), np.exp(-np.arange(40) / 8), color=figures.PALETTE[0])
+        axes.plot(np.arange(40), np.exp(-np.arange(40) / 8), "o", color=figures.PALETTE[1])  # markers have ids
         axes.set_xlabel("lag k (tokens)")
 
-    return base.render(paint, title, "The curve falls.", base.Margins())
+    return figures.render(paint, title, "The curve falls.", figures.Margins())
 
 
 def heat(title: str) -> str:
     """A map whose cells are a picture inside the drawing."""
 
-    def paint(axes: base.Axes) -> None:
+    def paint(axes: figures.Axes) -> None:
         axes.imshow(np.random.default_rng(0).random((20, 20)))
 
-    return base.render(paint, title, "Weights of one head.", base.Margins(), 500, 900)
+    return figures.render(paint, title, "Weights of one head.", figures.Margins(), 500, 900)
 
 
 def table() -> str:

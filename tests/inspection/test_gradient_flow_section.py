@@ -20,7 +20,7 @@ from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer
 from chainrule.neural.model import NeuralModel
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.text.corpus import Corpus
 from neural.small_networks import VOCABULARY, words
 
@@ -234,7 +234,7 @@ def test_foreign_names_are_escaped() -> None:
 
 def test_numbers_survive_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with base.allow_missing_matplotlib():
+    with figures.allow_missing_matplotlib():
         made = found(sample("gru"))
     assert all("pip install" in figure.drawing for figure in made.figures)
     assert made.data["gru"]["h"][0]["mean"][0] > 0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chainrule.inspection.page import render
-from chainrule.inspection.report import Inspection
+from chainrule.inspection.result import Inspection
 from inspection.browser_page import NAMESPACES, Outline, browse, widths
 from inspection.example_models import HOSTILE, empty, full, hostile
 

@@ -20,7 +20,7 @@ from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.inspection.sample import Sample, take_sample
 from chainrule.inspection.sections.probability import backoff_orders, compare_models, read_sample, section
 from chainrule.model import Model
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.text.corpus import Corpus
 
 WORDS = ["the", "a", "cat", "dog", "mouse", "sees", "chases", "loves", "and", "runs"]
@@ -220,7 +220,7 @@ def test_orders_are_those_of_the_text() -> None:
 
 def test_without_matplotlib_the_numbers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with base.allow_missing_matplotlib():
+    with figures.allow_missing_matplotlib():
         found = section([sample(model(), name="kn"), sample(model(order=2), name="bigram")])
     assert found is not None
     assert "pip install" in found["calibration"].drawing

@@ -18,7 +18,7 @@ from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, Inpu
 from chainrule.inspection.run import MODULES, inspect, peak_memory, unique_names
 from chainrule.inspection.sample import Sample
 from chainrule.model import Model
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.progress import Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.parallel import SentencePairs
@@ -167,7 +167,7 @@ def test_one_that_fails_does_not_take_the_others_along(asked: Asked, monkeypatch
 
 def test_numbers_do_not_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     def section(samples: Sequence[Sample], **settings: Any) -> Section:
-        drawing = base.plot_bars({"a": 1.0}, title="Bars", quantity="bits")
+        drawing = figures.plot_bars({"a": 1.0}, title="Bars", quantity="bits")
         figure = Figure(name="bars", drawing=drawing, caption="Bars.")
         return Section(name="gates", title="Gates", figures=(figure,), data={"a": 1.0})
 
@@ -178,7 +178,7 @@ def test_numbers_do_not_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None
     assert found.to_json()["sections"]["gates"]["data"] == {"a": 1.0}
     assert "pip install" in found["gates"]["bars"].drawing
     with pytest.raises(MissingExtra):
-        base.plot_bars({"a": 1.0}, title="Bars", quantity="bits")  # as before
+        figures.plot_bars({"a": 1.0}, title="Bars", quantity="bits")  # as before
 
 
 @pytest.mark.usefixtures("asked")

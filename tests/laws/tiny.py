@@ -14,7 +14,7 @@ from chainrule.errors import ChainruleWarning
 from chainrule.lm import AnyModel, Context, Ids
 from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 

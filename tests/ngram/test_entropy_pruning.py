@@ -13,7 +13,7 @@ from chainrule.ngram.config import Config
 from chainrule.ngram.entropy_pruning import divergences, entropy_prune
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.prepared_corpus import prepare_corpus
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from ngram.brute_force import Dictionary, Gram, tables_of

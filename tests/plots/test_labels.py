@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from chainrule.plots.base import Box, Point, place_labels, spread_labels
+from chainrule.plots.figures import Box, Point, place_labels, spread_labels
 
 
 def test_labels_with_room_stay_where_they_are() -> None:

@@ -13,7 +13,7 @@ from chainrule.applications import convert
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ChainruleError
 from chainrule.model import Model
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from storage.failing_disk import FailingDisk, largest_file

@@ -18,7 +18,7 @@ from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder
 from chainrule.neural.encoders.tagger import TagConfig
 from chainrule.tasks import classify, pretrain, tag
 from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize, known_word_share
-from chainrule.tasks.run_options import identify
+from chainrule.tasks.run_setup import identify
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from tasks.test_classify import network

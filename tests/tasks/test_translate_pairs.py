@@ -13,7 +13,7 @@ from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.tasks import translate
-from chainrule.tasks.run_options import make_tokenizer
+from chainrule.tasks.run_setup import make_tokenizer
 from chainrule.tasks.translate import (
     BEAM,
     Translation,

@@ -5,7 +5,7 @@ import pytest
 from chainrule import api, model_folder
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
 from chainrule.prepared_corpus import prepare_corpus
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from chainrule.analysis.attention import CrossHead, Head
 from chainrule.analysis.attention_scaling import HeadScores, draw_measured
 from chainrule.analysis.section import Figure
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import escape, html_table, to_printable
 
 WIDTH: Final = 680  # pixels of the grid of maps
@@ -30,7 +30,7 @@ def token_label(token: str) -> str:
     >>> token_label("a\n"), token_label(" "), token_label("incomprehensibly")
     ('a␊', '␣', 'incomprehen…')
     """
-    return base.shorten(_BLANK.sub("␣", to_printable(token)), LETTERS)
+    return figures.shorten(_BLANK.sub("␣", to_printable(token)), LETTERS)
 
 
 def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
@@ -58,8 +58,8 @@ def draw_grid(weights: Sequence[Floats], *, model: str) -> str:
         f"{len(weights)} layers of {columns} heads over {T} tokens. In each map the rows are queries, the first at "
         "the top, and the columns keys; a stronger colour means more weight."
     )
-    margins = base.Margins(left=40, right=2, top=36, bottom=2)
-    return base.render(
+    margins = figures.Margins(left=40, right=2, top=36, bottom=2)
+    return figures.render(
         paint, f"Attention maps of {short_name(model)}", description, margins, height + 38, width + 42
     )
 
@@ -79,10 +79,12 @@ def draw_head(alpha: Floats, queries: Sequence[str], keys: Sequence[str], *, tit
         axes.xaxis.tick_top()
         _hide_frame(axes)
 
-    left, top = (12 + max(map(base.text_width, names)) for names in (row_labels, column_labels))
-    margins = base.Margins(left=left, right=8, top=top, bottom=4)
+    left, top = (12 + max(map(figures.text_width, names)) for names in (row_labels, column_labels))
+    margins = figures.Margins(left=left, right=8, top=top, bottom=4)
     size = (top + 4 + CELL * T, left + 8 + CELL * S)
-    return base.render(paint, short_name(title, 80), _strongest(alpha, row_labels, column_labels), margins, *size)
+    return figures.render(
+        paint, short_name(title, 80), _strongest(alpha, row_labels, column_labels), margins, *size
+    )
 
 
 def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title: str) -> str:
@@ -96,27 +98,27 @@ def draw_by_distance(curves: Mapping[str, Floats], even: Floats | None, *, title
     def paint(axes: Any) -> None:
         axes.set_yscale("log")
         for index, (name, (xs, ys)) in enumerate(shown.items()):
-            dash = base.DASHES[index // len(base.PALETTE) % len(base.DASHES)]
-            colour = base.PALETTE[index % len(base.PALETTE)]
+            dash = figures.DASHES[index // len(figures.PALETTE) % len(figures.DASHES)]
+            colour = figures.PALETTE[index % len(figures.PALETTE)]
             axes.plot(xs, ys, ls=dash, lw=1.6, marker="o", ms=3, mew=0, color=colour, label=short_name(name))
         if even is not None:
-            axes.plot(*_points(even), ls=":", lw=1.4, color=base.PALETTE[-1], label="uniform weights")
+            axes.plot(*_points(even), ls=":", lw=1.4, color=figures.PALETTE[-1], label="uniform weights")
         axes.set_xlim(-0.5, farthest + 0.5)
         axes.yaxis.set_major_formatter("{x:.4g}")
         axes.minorticks_off()
         axes.set_xlabel("tokens back")
-        axes.set_title("mean weight on a token", loc="left", fontsize=base.FONT_SIZE, x=-0.1)
+        axes.set_title("mean weight on a token", loc="left", fontsize=figures.FONT_SIZE, x=-0.1)
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.02))
 
     parts = "; ".join(f"{short_name(name)}: {_describe_curve(curve)}" for name, curve in curves.items())
-    names = max(map(base.text_width, ["uniform weights", *map(short_name, shown)]))
-    margins = base.Margins(left=58, right=50 + names)
-    return base.render(paint, title, f"Mean weight by distance. {parts}.", margins, width=base.WIDTH + 60)
+    names = max(map(figures.text_width, ["uniform weights", *map(short_name, shown)]))
+    margins = figures.Margins(left=58, right=50 + names)
+    return figures.render(paint, title, f"Mean weight by distance. {parts}.", margins, width=figures.WIDTH + 60)
 
 
 def short_name(name: str, most: int = 28) -> str:
     """Shorten a name for a legend or a title."""
-    return base.shorten(to_printable(name), most)
+    return figures.shorten(to_printable(name), most)
 
 
 def heads_table(heads: Sequence[Head]) -> str:
@@ -182,7 +184,7 @@ def _draw_weights(axes: Any, alpha: Floats, extent: tuple[float, float, float, f
     from matplotlib.patches import Rectangle
 
     pixels = np.empty((*alpha.shape, 4))
-    pixels[..., :3] = to_rgb(base.PALETTE[0])
+    pixels[..., :3] = to_rgb(figures.PALETTE[0])
     pixels[..., 3] = np.sqrt(np.clip(alpha, 0.0, 1.0))  # square root, so that small weights stay visible
     left, right, bottom, top = extent
     axes.imshow(pixels, extent=extent, interpolation="none", aspect="auto")
@@ -287,7 +289,7 @@ def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequenc
     def draw_heatmap(axes: Any) -> None:
         from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-        red, green, blue, _ = to_rgba(base.PALETTE[0])
+        red, green, blue, _ = to_rgba(figures.PALETTE[0])
         colormap = LinearSegmentedColormap.from_list("fade", [(red, green, blue, 0.03), (red, green, blue, 1.0)])
         axes.pcolormesh(weights, cmap=colormap, vmin=0.0, vmax=1.0, edgecolors=(0.5, 0.5, 0.5, 0.15), linewidth=0.5)
         axes.set_xticks([i + 0.5 for i in range(len(source))], list(source), rotation=60, ha="left")
@@ -296,11 +298,11 @@ def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequenc
         axes.invert_yaxis()
         axes.grid(visible=False)
 
-    left = 14 + max(base.text_width(token) for token in target)
-    top = 26 + max(base.text_width(token) for token in source)
-    margins = base.Margins(left=left, right=60, top=top, bottom=8)
+    left = 14 + max(figures.text_width(token) for token in target)
+    top = 26 + max(figures.text_width(token) for token in source)
+    margins = figures.Margins(left=left, right=60, top=top, bottom=8)
     width = left + 60 + ALIGNMENT_CELL * len(source)
-    return base.render(
+    return figures.render(
         draw_heatmap,
         f"Alignment of “{title}”",
         "Rows are the translation.",

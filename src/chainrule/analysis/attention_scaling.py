@@ -14,11 +14,11 @@ import numpy as np
 from chainrule.analysis.attention import AttentionRecord
 from chainrule.analysis.section import Figure
 from chainrule.lm import Floats, Mask
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import Markup, html_table
 
 WIDTHS: Final = tuple(2**i for i in range(10))  # 1 … 512
-ROOM: Final = base.Margins(left=58, right=76)
+ROOM: Final = figures.Margins(left=58, right=76)
 
 
 class Moments(NamedTuple):
@@ -237,7 +237,7 @@ def draw_simulated(
     ]
 
     def paint(axes: Any) -> None:
-        for colour, line, points in zip(base.PALETTE, lines, dots, strict=False):
+        for colour, line, points in zip(figures.PALETTE, lines, dots, strict=False):
             axes.plot(widths, line, lw=1.4, color=colour, alpha=0.7)
             axes.plot(widths, points, "o", ms=5, mew=0, color=colour)
         _finish(axes, widths, [line[-1] for line in lines])
@@ -248,7 +248,7 @@ def draw_simulated(
         f"deviation {sigma:g}. From d = {widths[0]} to {widths[-1]} it goes from {raw[0]:.3g} to {raw[-1]:.3g}; "
         f"divided by √d the variance goes from {scaled[0]:.3g} to {scaled[-1]:.3g}."
     )
-    return base.render(paint, "Variance of random dot products by width", description, ROOM)
+    return figures.render(paint, "Variance of random dot products by width", description, ROOM)
 
 
 def draw_measured(heads: Sequence[HeadScores], *, model: str) -> str:
@@ -262,12 +262,12 @@ def draw_measured(heads: Sequence[HeadScores], *, model: str) -> str:
     medians = [np.maximum(np.median(variance, axis=0), least) for variance in variances]
 
     def paint(axes: Any) -> None:
-        for colour, variance, median in zip(base.PALETTE, variances, medians, strict=False):
+        for colour, variance, median in zip(figures.PALETTE, variances, medians, strict=False):
             low, high = (np.maximum(np.quantile(variance, q, axis=0), least) for q in (0.1, 0.9))
             if len(heads) > 1:
                 axes.fill_between(widths, low, high, color=colour, alpha=0.18, lw=0)
             axes.plot(widths, median, lw=2, color=colour, marker="o", ms=4 if d < 3 else 0, mew=0)
-        for colour, divisor in zip(base.PALETTE, _by(widths.tolist()), strict=False):
+        for colour, divisor in zip(figures.PALETTE, _by(widths.tolist()), strict=False):
             axes.plot(widths, np.maximum(widths * uncorrelated / divisor, least), lw=1.4, ls=":", color=colour)
         _finish(axes, widths.tolist(), [float(median[-1]) for median in medians])
 
@@ -277,7 +277,7 @@ def draw_measured(heads: Sequence[HeadScores], *, model: str) -> str:
         f"goes from {raw[0]:.3g} to {raw[-1]:.3g}, divided by the square root of the number of dimensions from "
         f"{scaled[0]:.3g} to {scaled[-1]:.3g}."
     )
-    return base.render(paint, f"Variance of the scores of {model} by width", description, ROOM)
+    return figures.render(paint, f"Variance of the scores of {model} by width", description, ROOM)
 
 
 def _by(widths: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -295,12 +295,12 @@ def _finish(axes: Any, widths: Sequence[int], ends: Sequence[float]) -> None:
     axes.set_xticks(shown := [x for x in powers if widths[0] <= x <= widths[-1]], [str(x) for x in shown])
     axes.yaxis.set_major_formatter("{x:,.4g}")
     axes.set_xlabel("dimensions d of a query and a key")
-    axes.set_title("variance of the score", loc="left", fontsize=base.FONT_SIZE, x=-0.1)
+    axes.set_title("variance of the score", loc="left", fontsize=figures.FONT_SIZE, x=-0.1)
     low, high = axes.get_ylim()
-    heights = base.spread_labels(
+    heights = figures.spread_labels(
         [float(np.log(end)) for end in ends], np.log(high / low) / 14, np.log(low), np.log(high)
     )
-    for colour, name, end, height in zip(base.PALETTE, ("qᵀk", "qᵀk / √d"), ends, heights, strict=False):
+    for colour, name, end, height in zip(figures.PALETTE, ("qᵀk", "qᵀk / √d"), ends, heights, strict=False):
         axes.annotate(
             name,
             (widths[-1], end),

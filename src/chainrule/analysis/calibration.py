@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.lm import Floats, Ids, Mask
-from chainrule.plots import base
+from chainrule.plots import figures
 
 CELLS_PER_BIT: Final = 16  # cells 4.4 % wide
 LEAST_BITS: Final = 40  # smaller probabilities share one cell
@@ -242,7 +242,7 @@ def plot_all_tokens(models: Mapping[str, Sequence[Bin]], *, title: str) -> str:
         _finish(axes, least, 1.0, "predicted probability", "observed frequency")
         _tick_percentages(axes, least)
 
-    return base.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
+    return figures.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
 
 
 def plot_top_predictions(models: Mapping[str, Sequence[Bin]], *, title: str) -> str:
@@ -254,7 +254,7 @@ def plot_top_predictions(models: Mapping[str, Sequence[Bin]], *, title: str) -> 
             _draw(axes, index, name, bins, 0.0)
         _finish(axes, 0.0, 1.0, "confidence of the top prediction", "accuracy of the top prediction")
 
-    return base.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
+    return figures.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
 
 
 def describe_points(models: Mapping[str, Sequence[Bin]]) -> str:
@@ -269,7 +269,7 @@ def describe_points(models: Mapping[str, Sequence[Bin]]) -> str:
 def _draw(axes: Any, index: int, name: str, bins: Sequence[Bin], least: float) -> None:
     """Draw the points of one model; bins without hits are triangles on the lower edge."""
     label = f" {name[:LONGEST_NAME]}"  # matplotlib hides labels that begin with an underscore
-    colour = base.PALETTE[index % len(base.PALETTE)]
+    colour = figures.PALETTE[index % len(figures.PALETTE)]
     with_hits = [b for b in bins if b.observed > 0 or least == 0]
     without_hits = [b for b in bins if b.observed <= 0 and least > 0]
     predicted, observed = [b.predicted for b in with_hits], [b.observed for b in with_hits]
@@ -282,7 +282,9 @@ def _draw(axes: Any, index: int, name: str, bins: Sequence[Bin], least: float) -
 
 
 def _diagonal(axes: Any, low: float, high: float) -> None:
-    axes.plot([low, high], [low, high], ls=(0, (4, 3)), lw=1, color=base.PALETTE[-1], label="perfect calibration")
+    axes.plot(
+        [low, high], [low, high], ls=(0, (4, 3)), lw=1, color=figures.PALETTE[-1], label="perfect calibration"
+    )
 
 
 def _finish(axes: Any, low: float, high: float, x_label: str, y_label: str) -> None:
@@ -314,5 +316,5 @@ def _head(models: Mapping[str, Sequence[Bin]]) -> float:
     return 18.0 * -(-(len(models) + 1) // NAMES_A_ROW)
 
 
-def _margins(models: Mapping[str, Sequence[Bin]]) -> base.Margins:
-    return base.Margins(left=84, right=16, top=14 + _head(models), bottom=44)
+def _margins(models: Mapping[str, Sequence[Bin]]) -> figures.Margins:
+    return figures.Margins(left=84, right=16, top=14 + _head(models), bottom=44)

@@ -15,7 +15,7 @@ from chainrule.analysis.recurrent_matrix import GATE_NAMES, compact_paths, draw_
 from chainrule.analysis.section import Figure
 from chainrule.analysis.text_properties import PROPERTIES, AlignedText, Property
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import BLUE, CONTROL_PICTURES, MAX_OPACITY, ORANGE, RULED, escape, html_table
 from chainrule.storage.strict_json import replace_nonfinite
 
@@ -248,7 +248,7 @@ def plot_histograms(rows: Mapping[str, Sequence[Panel]], *, title: str) -> str:
     """Plot one histogram per gate (columns) and layer (rows); y is the share of values, scaled per panel."""
     rows = dict(list(rows.items())[:MOST_ROWS])
     across = max(map(len, rows.values()))
-    width, height = max(base.WIDTH, across * (PANEL + 18) + 18), len(rows) * (LOW + 54)
+    width, height = max(figures.WIDTH, across * (PANEL + 18) + 18), len(rows) * (LOW + 54)
 
     def paint(axes: Any) -> None:
         axes.set_axis_off()
@@ -256,38 +256,38 @@ def plot_histograms(rows: Mapping[str, Sequence[Panel]], *, title: str) -> str:
             for j, panel in enumerate(panels):
                 left, top = 18 + j * (PANEL + 18), i * (LOW + 54) + 34
                 box = (left / width, 1 - (top + LOW) / height, PANEL / width, LOW / height)
-                _histogram(axes.figure.add_axes(box), panel, f"{layer}, {panel.name}", base.PALETTE[j])
+                _histogram(axes.figure.add_axes(box), panel, f"{layer}, {panel.name}", figures.PALETTE[j])
 
     descriptions = (f"{layer}, {panel.name}: {panel.note}" for layer, panels in rows.items() for panel in panels)
-    margins = base.Margins(0, 0, 0, 0)
-    return compact_paths(base.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    margins = figures.Margins(0, 0, 0, 0)
+    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
 
 
 def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title: str) -> str:
     """Plot one panel per gate, one dot per cell: share of tokens open (x) against closed (y)."""
     gates = list(next(iter(layers.values())))
-    width, height = max(base.WIDTH, len(gates) * (PANEL + 44) + 26), PANEL + 92
+    width, height = max(figures.WIDTH, len(gates) * (PANEL + 44) + 26), PANEL + 92
 
     def paint(axes: Any) -> None:
         axes.set_axis_off()
         for j, gate in enumerate(gates):
             box = ((52 + j * (PANEL + 44)) / width, 42 / height, PANEL / width, PANEL / height)
             panel = axes.figure.add_axes(box)
-            panel.plot([0, 1], [1, 0], lw=0.8, color=base.PALETTE[-1])
+            panel.plot([0, 1], [1, 0], lw=0.8, color=figures.PALETTE[-1])
             for index, statistics in enumerate(layers.values()):
                 draw_dots(
                     panel,
                     statistics[gate].open_share,
                     statistics[gate].closed_share,
-                    base.PALETTE[index % len(base.PALETTE)],
+                    figures.PALETTE[index % len(figures.PALETTE)],
                     3.5,
                 )
             panel.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-            panel.set_title(_gate_name(gate), fontsize=base.FONT_SIZE, pad=4)
+            panel.set_title(_gate_name(gate), fontsize=figures.FONT_SIZE, pad=4)
             panel.set_xlabel("open, share of tokens")
             panel.set_ylabel("closed, share of tokens" if j == 0 else "")
         for index, layer in enumerate(layers):
-            colour = base.PALETTE[index % len(base.PALETTE)]
+            colour = figures.PALETTE[index % len(figures.PALETTE)]
             axes.plot([], [], "o", ms=4, mew=0, color=colour, label=layer)
         axes.legend(frameon=False, loc="upper left", ncols=5, handletextpad=0.1, borderaxespad=0.0)
 
@@ -297,8 +297,8 @@ def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title
         for layer, by_gate in layers.items()
         for gate, statistics in by_gate.items()
     )
-    margins = base.Margins(8, 0, 2, 0)
-    return compact_paths(base.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    margins = figures.Margins(8, 0, 2, 0)
+    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
 
 
 def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
@@ -308,7 +308,9 @@ def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
         axes.set_yscale("log")
         for index, (name, values) in enumerate(curves.items()):
             x, y = survival_curve(values)
-            axes.plot(x, y, lw=2, color=base.PALETTE[index % len(base.PALETTE)], label=name, marker="o", ms=2.5)
+            axes.plot(
+                x, y, lw=2, color=figures.PALETTE[index % len(figures.PALETTE)], label=name, marker="o", ms=2.5
+            )
         axes.set_xlabel("share of cells with at least this time constant")
         axes.set_ylabel("time constant, tokens")
         axes.xaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
@@ -316,8 +318,8 @@ def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
 
     descriptions = (f"{name}: median {np.median(values):.3g} tokens" for name, values in curves.items())
-    margins = base.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
-    return compact_paths(base.render(paint, title, "; ".join(descriptions) + ".", margins))
+    margins = figures.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
+    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins))
 
 
 def survival_curve(values: Floats) -> tuple[Floats, Floats]:
@@ -348,7 +350,7 @@ def _histogram(axes: Any, panel: Panel, name: str, colour: str) -> None:
     axes.set_xticks([panel.low, (panel.low + panel.high) / 2, panel.high])
     axes.xaxis.set_major_formatter("{x:.3g}")
     axes.grid(visible=False)
-    axes.set_title(f"{name}\n{panel.note}", fontsize=base.FONT_SIZE - 1, pad=3)
+    axes.set_title(f"{name}\n{panel.note}", fontsize=figures.FONT_SIZE - 1, pad=3)
 
 
 def _gate_name(gate: str) -> str:

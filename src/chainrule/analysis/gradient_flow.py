@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.analysis.section import round_for_json
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import to_printable
 from chainrule.storage.strict_json import replace_nonfinite
 
@@ -173,19 +173,21 @@ def plot_gradient_flow(
 
     def draw_axes(axes: Any) -> None:
         axes.set_yscale("log")
-        for colour, (line, points) in zip(cycle(base.PALETTE), shown, strict=False):
+        for colour, (line, points) in zip(cycle(figures.PALETTE), shown, strict=False):
             _draw_line(axes, line, points, colour, limits)
         for points in bounds.values():
-            axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=base.PALETTE[-1])
+            axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=figures.PALETTE[-1])
         _scale(axes, [*(points for _, points in shown), *bounds.values()])
         _label(axes, "relative to lag 0" if is_relative else "in nats")
-        coloured = zip(shown, cycle(base.PALETTE), strict=False)
-        ends = [base.LineEnd(line.name, *points[-1], colour) for (line, points), colour in coloured]
-        ends += [base.LineEnd(name, *points[-1], base.PALETTE[-1]) for name, points in bounds.items()]
-        base.label_line_ends(axes, ends, away=14)
+        coloured = zip(shown, cycle(figures.PALETTE), strict=False)
+        ends = [figures.LineEnd(line.name, *points[-1], colour) for (line, points), colour in coloured]
+        ends += [figures.LineEnd(name, *points[-1], figures.PALETTE[-1]) for name, points in bounds.items()]
+        figures.label_line_ends(axes, ends, away=14)
 
-    widest = max((base.text_width(name) for name in [line.name for line, _ in shown] + list(bounds)), default=0.0)
-    return base.render(draw_axes, title, description, base.Margins(left=52, right=34 + widest))
+    widest = max(
+        (figures.text_width(name) for name in [line.name for line, _ in shown] + list(bounds)), default=0.0
+    )
+    return figures.render(draw_axes, title, description, figures.Margins(left=52, right=34 + widest))
 
 
 def select_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]:
@@ -252,7 +254,7 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
         axes.set_ylim(middle / math.sqrt(10), middle * math.sqrt(10))
     if max((points[-1][0] for points in drawn), default=0.0) < 1:
         axes.set_xlim(-0.5, 1.5)
-    base.set_log_ticks(axes.yaxis, (1.0, 3.0), below=2, most=8)
+    figures.set_log_ticks(axes.yaxis, (1.0, 3.0), below=2, most=8)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
 
 

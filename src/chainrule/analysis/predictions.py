@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import (
     BLUE,
     FULL_BITS,
@@ -624,10 +624,10 @@ def plot_orders(orders: Orders, *, title: str) -> str:
 
     def paint(axes: Any) -> None:
         rows = range(len(statistics))
-        drawn = axes.barh(rows, [100 * entry.share for entry in statistics], height=0.66, color=base.PALETTE[0])
+        drawn = axes.barh(rows, [100 * entry.share for entry in statistics], height=0.66, color=figures.PALETTE[0])
         for bar, entry in zip(drawn, statistics, strict=True):
             bar.set(alpha=0.25 + 0.7 * entry.order / orders.order, clip_on=False)
-        axes.bar_label(drawn, labels, padding=4, fontsize=base.FONT_SIZE)
+        axes.bar_label(drawn, labels, padding=4, fontsize=figures.FONT_SIZE)
         axes.set_yticks(rows, [ngram_name(entry.order) for entry in statistics])
         axes.invert_yaxis()
         axes.set_xlim(0, max(100 * entry.share for entry in statistics) * 1.02 or 1.0)
@@ -637,11 +637,11 @@ def plot_orders(orders: Orders, *, title: str) -> str:
     description = "; ".join(
         f"{ngram_name(entry.order)}: {text}" for entry, text in zip(statistics, labels, strict=True)
     )
-    right = 12 + max(map(base.text_width, labels))
-    margins = base.Margins(
-        left=16 + max(base.text_width(ngram_name(entry.order)) for entry in statistics), right=right, top=8
+    right = 12 + max(map(figures.text_width, labels))
+    margins = figures.Margins(
+        left=16 + max(figures.text_width(ngram_name(entry.order)) for entry in statistics), right=right, top=8
     )
-    return base.render(paint, title, description, margins, 58 + 26 * len(statistics))
+    return figures.render(paint, title, description, margins, 58 + 26 * len(statistics))
 
 
 def reasons_table(orders: Orders) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import RULED, html_table
 
 Complexes = NDArray[np.complexfloating[Any, Any]]
@@ -195,7 +195,7 @@ def plot_eigenvalues(recurrences: Sequence[Recurrence], *, title: str) -> str:
         for name, recurrence in recurrences[0].random_spectra.items()
     }
     planes = [
-        _plane(values, f"{title}, {name}", name, base.PALETTE[0 if index < layers else 1])
+        _plane(values, f"{title}, {name}", name, figures.PALETTE[0 if index < layers else 1])
         for index, (name, values) in enumerate(panels.items())
     ]
     if not planes[0].startswith("<svg"):
@@ -225,10 +225,10 @@ def plot_bounds(curves: Mapping[str, Floats], *, title: str) -> str:
 
     def paint(axes: Any) -> None:
         axes.set_yscale("log")
-        axes.axhline(1.0, color=base.PALETTE[-1], lw=1)
+        axes.axhline(1.0, color=figures.PALETTE[-1], lw=1)
         for index, (name, values) in enumerate(curves.items()):
             shown = values[: max(2, int(((values >= LOWEST) & (values <= HIGHEST)).sum()))]
-            colour = base.PALETTE[index % len(base.PALETTE)]
+            colour = figures.PALETTE[index % len(figures.PALETTE)]
             axes.plot(np.clip(shown, LOWEST, HIGHEST), lw=2, color=colour, label=name)
         axes.set_xlabel("tokens back, k")
         axes.set_ylabel("upper bound on the relative gradient")
@@ -238,8 +238,8 @@ def plot_bounds(curves: Mapping[str, Floats], *, title: str) -> str:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=2)
 
     ends = "; ".join(f"{name}: {values[1]:.3g} per step" for name, values in curves.items())
-    margins = base.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
-    return base.render(paint, title, ends + ".", margins)
+    margins = figures.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
+    return figures.render(paint, title, ends + ".", margins)
 
 
 def spectrum_table(recurrences: Sequence[Recurrence]) -> str:
@@ -282,10 +282,10 @@ def compact_paths(drawn: str) -> str:
 
 def _plane(values: Complexes, title: str, name: str, colour: str) -> str:
     """Return one `<svg>`."""
-    margins = base.Margins(left=GAP, right=4, top=HEAD, bottom=HEAD)
+    margins = figures.Margins(left=GAP, right=4, top=HEAD, bottom=HEAD)
     height, width = PANEL + 2 * HEAD, PANEL + GAP + 4
     description = f"{name}: largest modulus {np.abs(values).max():.2f}."
-    drawn = base.render(
+    drawn = figures.render(
         lambda axes: _paint_plane(axes, values, name, colour), title, description, margins, height, width
     )
     return compact_paths(drawn)
@@ -297,14 +297,14 @@ def _paint_plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
     decade = 10.0 ** np.floor(np.log10(limit))
     tick = decade * max(step for step in (1, 2, 5) if step * decade <= limit)
     angle = np.linspace(0.0, 2 * np.pi, 73)
-    axes.plot(np.cos(angle), np.sin(angle), lw=1, color=base.PALETTE[-1])
+    axes.plot(np.cos(angle), np.sin(angle), lw=1, color=figures.PALETTE[-1])
     draw_dots(axes, values.real, values.imag, colour)
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[-tick, 0, tick], yticks=[-tick, 0, tick])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.spines[:].set_visible(False)
     axes.grid(visible=True, axis="both")
-    axes.set_title(name, fontsize=base.FONT_SIZE, pad=4)
+    axes.set_title(name, fontsize=figures.FONT_SIZE, pad=4)
 
 
 def _sizes(name: str, width: int, spectrum: Spectrum) -> tuple[str, ...]:

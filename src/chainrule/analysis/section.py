@@ -9,7 +9,7 @@ from typing import Any
 
 from chainrule.errors import UsageError
 from chainrule.lm import Floats
-from chainrule.plots.base import standalone
+from chainrule.plots.figures import standalone
 from chainrule.storage.strict_json import replace_nonfinite
 
 _TAG = re.compile(r"<[^>]*>")

@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.errors import InputError
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import to_printable
 
 TIE: Final = 1e-9
@@ -177,11 +177,11 @@ def draw(picture: SensePlot) -> str:
     def paint(axes: Any) -> None:
         for index, sense in enumerate(counts):
             rows = [i for i, other in enumerate(picture.senses) if other == sense]
-            colour, marker = base.PALETTE[index % len(base.PALETTE)], MARKS[index % len(MARKS)]
+            colour, marker = figures.PALETTE[index % len(figures.PALETTE)], MARKS[index % len(MARKS)]
             drawn = axes.scatter(*points[rows].T, s=44, c=colour, marker=marker, linewidths=0, clip_on=False)
             drawn.set(label=f"{to_printable(sense)} ({len(rows)})", urls=[f"#{i}" for i in rows], zorder=3)
         if picture.is_static:  # its own principal components are 0: nothing varies
-            static = axes.scatter([0.0], [0.0], s=130, marker="*", c=base.PALETTE[-1], linewidths=0)
+            static = axes.scatter([0.0], [0.0], s=130, marker="*", c=figures.PALETTE[-1], linewidths=0)
             static.set(label=f"static vector: all {len(points)} in one point", zorder=2)
         axes.margins(0.12)
         axes.grid(visible=False)
@@ -192,8 +192,8 @@ def draw(picture: SensePlot) -> str:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handletextpad=0.2)
         _name_points(axes, picture, points)
 
-    margins = base.Margins(left=30, right=20, top=30 + 18 * (-(-len(counts) // 3)), bottom=30)
-    drawn = base.render(paint, to_printable(picture.title), _description(picture), margins, HEIGHT, WIDTH)
+    margins = figures.Margins(left=30, right=20, top=30 + 18 * (-(-len(counts) // 3)), bottom=30)
+    drawn = figures.render(paint, to_printable(picture.title), _description(picture), margins, HEIGHT, WIDTH)
     return _with_sentences(drawn, picture)
 
 
@@ -224,13 +224,13 @@ def _name_points(axes: Any, picture: SensePlot, points: Floats) -> None:
     """Label each point that has room with a few words of its sentence."""
     axes.autoscale_view()
     box = axes.get_window_extent()
-    frame = base.Box(box.x0, box.y0, WIDTH - 2, box.y1)
-    centres = [base.Point(*axes.transData.transform(point)) for point in [*points, (0.0, 0.0)]]
-    occupied = [base.Box(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
+    frame = figures.Box(box.x0, box.y0, WIDTH - 2, box.y1)
+    centres = [figures.Point(*axes.transData.transform(point)) for point in [*points, (0.0, 0.0)]]
+    occupied = [figures.Box(x - 5, y - 5, x + 5, y + 5) for x, y in centres]
     rows = zip(picture.sentences, picture.positions, strict=True)
     names = [to_printable(context(words, index, NEAR)) for words, index in rows]
     widths = [0.5 * SMALL * len(name) for name in names]
-    boxes = base.place_labels(centres[:-1], widths, SMALL + 2, occupied, frame)
+    boxes = figures.place_labels(centres[:-1], widths, SMALL + 2, occupied, frame)
     for name, centre, label_box in zip(names, centres, boxes, strict=False):
         if label_box is None:
             continue

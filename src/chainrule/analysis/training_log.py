@@ -11,7 +11,7 @@ import numpy as np
 
 from chainrule.errors import InputError
 from chainrule.lm import Floats
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.training.diagnostics import MOSTLY_CLIPPED
 
 LOG_NAME = "train_log.jsonl"
@@ -396,7 +396,7 @@ def _format_ratio(ratio: float) -> str:
 MOST_POINTS: Final = 250  # points of a curve
 MOST_BARS: Final = 10
 MOST_MATRICES: Final = 8  # lines of the update-ratio plot
-CLIP_COLOR: Final = base.PALETTE[4]  # colour of everything about clipping
+CLIP_COLOR: Final = figures.PALETTE[4]  # colour of everything about clipping
 LABEL_GAP: Final = 14.0
 
 Runs = Mapping[str, TrainingLog]
@@ -432,7 +432,7 @@ def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str
 
     def paint(axes: Any) -> None:
         _draw(axes, curves, len(runs) > 1)
-        for colour, log in zip(cycle(base.PALETTE), runs.values(), strict=False):
+        for colour, log in zip(cycle(figures.PALETTE), runs.values(), strict=False):
             validations = log.validations
             if validations is not None and validations.measure == "nats":
                 x, y = downsample(validations.step, validations.value)
@@ -442,8 +442,8 @@ def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str
         _label(axes, "nats per token (perplexity)" if is_nats else "loss")
         _label_ends(axes, curves if len(runs) > 1 else ())
 
-    margins = base.Margins(left=88, right=_label_width(curves if len(runs) > 1 else ()))
-    return base.render(paint, "Loss by step", description, margins)
+    margins = figures.Margins(left=88, right=_label_width(curves if len(runs) > 1 else ()))
+    return figures.render(paint, "Loss by step", description, margins)
 
 
 def plot_gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None, description: str = "") -> str:
@@ -465,12 +465,12 @@ def plot_gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None
         if clip:
             axes.axhline(clip, color=CLIP_COLOR, lw=1.4, ls=(0, (5, 2)), label=f"clip, {clip:g}")
         axes.autoscale_view()
-        base.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
+        figures.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
         _label(axes, "gradient norm; filled: clipped steps", above=38)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.4)
 
-    return base.render(
-        paint, f"Gradient norm by step, {name}", description, base.Margins(left=54, right=54, top=54)
+    return figures.render(
+        paint, f"Gradient norm by step, {name}", description, figures.Margins(left=54, right=54, top=54)
     )
 
 
@@ -487,15 +487,15 @@ def plot_clipping(name: str, log: TrainingLog, *, description: str = "") -> str:
         for bar in drawn:
             bar.set(alpha=0.8, clip_on=False)
         axes.bar_label(
-            drawn, [format_percent(share) for share in shown.values()], padding=4, fontsize=base.FONT_SIZE
+            drawn, [format_percent(share) for share in shown.values()], padding=4, fontsize=figures.FONT_SIZE
         )
-        axes.set_yticks(rows, [base.shorten(matrix) for matrix in shown])
+        axes.set_yticks(rows, [figures.shorten(matrix) for matrix in shown])
         axes.invert_yaxis()
         axes.set(xlim=(0, 100), xlabel="share of the clipped steps, %")
         axes.grid(visible=False)
 
-    margins = base.Margins(left=16 + max(map(base.text_width, shown)), right=64, top=8)
-    return base.render(paint, f"Clipped steps by matrix, {name}", description, margins, 58 + 24 * len(shown))
+    margins = figures.Margins(left=16 + max(map(figures.text_width, shown)), right=64, top=8)
+    return figures.render(paint, f"Clipped steps by matrix, {name}", description, margins, 58 + 24 * len(shown))
 
 
 def plot_learning_rate(runs: Runs, *, description: str = "") -> str:
@@ -509,8 +509,8 @@ def plot_learning_rate(runs: Runs, *, description: str = "") -> str:
         _label(axes, "learning rate")
         _label_ends(axes, curves if len(runs) > 1 else ())
 
-    margins = base.Margins(left=58, right=_label_width(curves if len(runs) > 1 else ()))
-    return base.render(paint, "Learning rate by step", description, margins, 220)
+    margins = figures.Margins(left=58, right=_label_width(curves if len(runs) > 1 else ()))
+    return figures.render(paint, "Learning rate by step", description, margins, 220)
 
 
 def plot_update_ratio(name: str, log: TrainingLog, *, description: str = "") -> str:
@@ -523,14 +523,14 @@ def plot_update_ratio(name: str, log: TrainingLog, *, description: str = "") -> 
     def paint(axes: Any) -> None:
         axes.set_yscale("log")
         _draw(axes, curves, True)
-        axes.axhline(TYPICAL_RATIO, color=base.INK, lw=1, ls=(0, (1, 2)), alpha=0.7)
+        axes.axhline(TYPICAL_RATIO, color=figures.INK, lw=1, ls=(0, (1, 2)), alpha=0.7)
         axes.autoscale_view()
-        base.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
+        figures.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
         _label(axes, "‖Δθ‖ / ‖θ‖ per step; dotted: 10⁻³")
         _label_ends(axes, curves)
 
-    margins = base.Margins(left=54, right=_label_width(curves))
-    return base.render(paint, f"Update-to-weight ratio by step, {name}", description, margins)
+    margins = figures.Margins(left=54, right=_label_width(curves))
+    return figures.render(paint, f"Update-to-weight ratio by step, {name}", description, margins)
 
 
 def select_matrices(log: TrainingLog) -> list[str]:
@@ -548,8 +548,8 @@ def _positive(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _draw(axes: Any, curves: Sequence[Line], is_coloured: bool) -> None:
-    for index, (colour, curve) in enumerate(zip(cycle(base.PALETTE), curves, strict=False)):
-        dash = base.DASHES[index // len(base.PALETTE) % len(base.DASHES)]
+    for index, (colour, curve) in enumerate(zip(cycle(figures.PALETTE), curves, strict=False)):
+        dash = figures.DASHES[index // len(figures.PALETTE) % len(figures.DASHES)]
         marker = "o" if len(curve.x) == 1 else ""  # a single point needs a marker
         weight = 1.6 if is_coloured else 1.9
         axes.plot(curve.x, curve.y, marker=marker, ms=4, mew=0, ls=dash, lw=weight, color=colour, label=curve.name)
@@ -567,17 +567,17 @@ def _label(axes: Any, quantity: str, above: float = 20) -> None:
 
 def _label_ends(axes: Any, curves: Sequence[Line]) -> None:
     """Label each line to the right of its end."""
-    coloured = zip(curves, cycle(base.PALETTE), strict=False)
+    coloured = zip(curves, cycle(figures.PALETTE), strict=False)
     ends = [
-        base.LineEnd(curve.name, float(curve.x[-1]), float(curve.y[-1]), colour)
+        figures.LineEnd(curve.name, float(curve.x[-1]), float(curve.y[-1]), colour)
         for curve, colour in coloured
         if len(curve.x)
     ]
-    base.label_line_ends(axes, ends[: base.MOST_LABELS], away=16, gap=LABEL_GAP)
+    figures.label_line_ends(axes, ends[: figures.MOST_LABELS], away=16, gap=LABEL_GAP)
 
 
 def _label_width(curves: Sequence[Line]) -> float:
-    return 16 + max((20 + base.text_width(curve.name) for curve in curves), default=0.0)
+    return 16 + max((20 + figures.text_width(curve.name) for curve in curves), default=0.0)
 
 
 def _nats_and_perplexity(nats: float) -> str:

@@ -18,7 +18,7 @@ from chainrule.ngram.interpolation import interpolate
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import train_speller
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.system import thread_count
 from chainrule.tokenizers.config import JOINER, Kind, TokenizerConfig
 from chainrule.tokenizers.punctuation import joined_sides

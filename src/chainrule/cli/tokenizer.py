@@ -57,7 +57,7 @@ def train(
     from chainrule import model_folder
     from chainrule.config import build_config
     from chainrule.errors import UsageError
-    from chainrule.storage.model_dir import Origin
+    from chainrule.storage.provenance import Origin
     from chainrule.text.corpus import Corpus
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training

@@ -377,7 +377,7 @@ def senses(
     layers = measure_separation(uses.vectors, labelled.labels)
     if out is not None:
         from chainrule.analysis.senses import SensePlot, draw, render_page
-        from chainrule.plots.base import standalone
+        from chainrule.plots.figures import standalone
         from chainrule.storage.atomic import atomic_file
 
         vectors = uses.vectors[best_layer(layers).layer]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from chainrule.analysis import gradient_flow
 from chainrule.analysis.gradient_flow import GradientFlow
 from chainrule.comparison.results import Curve, Row, is_rankable, rankable_rows
-from chainrule.plots import base
+from chainrule.plots import figures as base
 from chainrule.plots.formatting import (
     format_bits,
     format_duration,

@@ -23,7 +23,7 @@ from chainrule.model import Model
 from chainrule.prepared_corpus import PreparedCorpus
 from chainrule.progress import Progress
 from chainrule.storage import verified_dir
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 
 SAMPLE_TOKENS = 30
 SAMPLES = 8

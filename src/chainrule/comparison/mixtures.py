@@ -14,7 +14,7 @@ from chainrule.comparison.tokenized_text import Tokenized
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 
 MAX_NAMED_NETWORKS: Final = 2
 """A mixture of more networks than this is named by their number."""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from chainrule import api
-from chainrule.comparison import journal, report
+from chainrule.comparison import journal, page
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
 from chainrule.comparison.mixtures import choose_components, rank_by_validation
@@ -37,13 +37,13 @@ class Output:
         if (self.path / verified_dir.CHECKPOINT).exists():
             raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
         is_unfinished = (self.path / journal.NAME).exists()  # even if its report has been written
-        if self.resume and not is_unfinished and report.read_origin(self.path):
+        if self.resume and not is_unfinished and page.read_origin(self.path):
             raise UsageError(f"{self.path} holds a finished comparison; remove --resume, or choose another --out")
         if self.force or self.resume:
             return  # the journal is checked when it is opened
         for run in sorted(self.models.glob(f"*/{verified_dir.CHECKPOINT}")):
             verified_dir.check_replace(run.parent, {})
-        reports = report.read_origin(self.path)
+        reports = page.read_origin(self.path)
         recorded = [record for record in map(verified_dir.read_facts, self._saved()) if record is not None]
         commands = [verified_dir.command_words(record.get("command")) for record in (*recorded, *reports)]
         command = verified_dir.command_words(self.command)
@@ -87,7 +87,7 @@ class Output:
         if self._is_begun:
             return
         self._is_begun = True
-        report.remove(self.path)
+        page.remove(self.path)
         current = (verified_dir.command_words(self.command), training_sha256)
         outdated = []
         for path in self._saved():

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import families
-from chainrule.comparison import curves, measurement, mixtures, report
+from chainrule.comparison import curves, measurement, mixtures, page
 from chainrule.comparison.curves import Clock, Stage
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
@@ -99,7 +99,7 @@ def _compare(
         announce(choice)
     results = comparison.results([*choices, *([COLLAPSED] if texts is not parts else [])])
     if output is not None:
-        report.write(results, output.path)
+        page.write(results, output.path)
         journal.remove()  # the comparison is complete; only cleanup follows
         output.remove_others(kept_names(results.rows, settings.keep))
     return results

@@ -14,8 +14,8 @@ from chainrule.embeddings.formats import is_binary, read_binary_vectors, read_ve
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, printable
-from chainrule.storage import model_dir, tensors, verified_dir
-from chainrule.storage.model_dir import CONFIG, LONGEST_REASON, METRICS, Card, Origin
+from chainrule.storage import provenance, tensors, verified_dir
+from chainrule.storage.provenance import CONFIG, LONGEST_REASON, METRICS, Card, Origin
 from chainrule.storage.tensors import TensorSpec
 from chainrule.storage.verified_dir import PICKLES, Content, StreamedFile, VerifiedDir, read_json
 from chainrule.text.readers import find_files
@@ -53,7 +53,7 @@ def save(vectors: WordVectors, path: Path, *, force: bool = False) -> None:
     )
     if not origin.created:
         origin = Origin.now(text="unknown", command=origin.command)
-    model_dir.save(
+    provenance.save(
         path, "vectors", files, config=config, metrics=vectors.metrics, origin=origin, card=card, force=force
     )
 
@@ -125,7 +125,7 @@ def _load(folder: VerifiedDir, config: dict[str, Any]) -> WordVectors:
         lowercase=config["lowercase"],
         metrics=read_json(folder, METRICS),
         config=None if config["model"] is None else _config(config["model"]),
-        origin=model_dir.read_origin(folder),
+        origin=provenance.read_origin(folder),
     )
 
 

@@ -21,7 +21,7 @@ from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.manifest import JSON
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck

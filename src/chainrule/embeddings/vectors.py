@@ -16,7 +16,7 @@ from chainrule.embeddings.formats import Format, write_vectors
 from chainrule.embeddings.subwords import Subwords
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 
 AnalogyMethod = Literal["add", "mul"]
 """Analogy score: 3CosAdd (Mikolov et al. 2013) or 3CosMul (Levy & Goldberg 2014)."""

@@ -14,7 +14,7 @@ from chainrule.plots import formatting
 from chainrule.plots.html import bold, facts_html, render_page
 
 if TYPE_CHECKING:
-    from chainrule.inspection.report import Inspection, Subject
+    from chainrule.inspection.result import Inspection, Subject
 
 _OWN_NAME: Final = re.compile(r'( id="| href="#)')
 _VIEW_BOX: Final = re.compile(r'<svg [^>]*viewBox="[-\d.]+ [-\d.]+ ([\d.]+) [\d.]+"')

@@ -15,13 +15,13 @@ from typing import Any, Final
 from chainrule import api, families
 from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
-from chainrule.inspection.report import Inspection, Subject
+from chainrule.inspection.result import Inspection, Subject
 from chainrule.inspection.sample import Sample, take_sample
 from chainrule.model import Model
-from chainrule.plots import base
+from chainrule.plots import figures
 from chainrule.plots.html import to_printable
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage.model_dir import usage_hint
+from chainrule.storage.provenance import usage_hint
 from chainrule.system import versions
 from chainrule.text.corpus import Corpus
 from chainrule.text.parallel import SentencePairs, read_pairs
@@ -80,8 +80,8 @@ def inspect(
         settings: dict[str, dict[str, Any]] = {"gradient_flow": flow, "gates": {"track": track_names}}
         job = _language_model_job(models_by_name, text, tokens, settings)
     if find_spec("matplotlib") is None:
-        warnings.warn(f"no figures are drawn: {base.MISSING_MATPLOTLIB}", ChainruleWarning, stacklevel=2)
-    with base.allow_missing_matplotlib():
+        warnings.warn(f"no figures are drawn: {figures.MISSING_MATPLOTLIB}", ChainruleWarning, stacklevel=2)
+    with figures.allow_missing_matplotlib():
         sections, left_out = _run_sections(job, section_names, progress, is_choice=bool(only))
     return Inspection(
         subjects=_with_counts(job, sections),

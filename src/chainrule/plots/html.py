@@ -19,7 +19,7 @@ FULL_BITS: Final = 16.0
 
 ORANGE: Final = "213,94,0"
 BLUE: Final = "0,114,178"
-"""The first two colours of `plots.base.PALETTE`, as RGB."""
+"""The first two colours of `plots.figures.PALETTE`, as RGB."""
 
 MAX_OPACITY: Final = 0.62
 """Opacity of full colour; text keeps a contrast above 5 in light and dark mode."""

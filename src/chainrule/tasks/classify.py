@@ -16,7 +16,7 @@ from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation import classification
 from chainrule.lm import Floats, Ids
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage import model_dir
+from chainrule.storage import provenance
 from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
 from chainrule.tasks import classify_ngram, model
 from chainrule.tasks.classify_ngram import BayesConfig, NgramClassifier
@@ -35,7 +35,7 @@ from chainrule.tasks.classify_report import (
     validation_metrics,
 )
 from chainrule.tasks.model import TaskModel
-from chainrule.tasks.run_options import digest_texts, make_origin, warn_if_all_unknown
+from chainrule.tasks.run_setup import digest_texts, make_origin, warn_if_all_unknown
 from chainrule.text.labelled import LabelledTexts, check_texts, read_labelled
 from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
@@ -189,10 +189,10 @@ class Classifier(TaskModel):
 
 def load(folder: VerifiedDir, device: str = "auto") -> Classifier:
     """Load a classifier from an open folder."""
-    saved = read_json(folder, model_dir.CONFIG).get("model")
+    saved = read_json(folder, provenance.CONFIG).get("model")
     is_generative = isinstance(saved, dict) and saved.get("family") == "ngram"
     parts = model.read(folder, "classify", get_config_class("ngram" if is_generative else "lstm"))
-    with model_dir.translate_config_errors(folder):
+    with provenance.translate_config_errors(folder):
         counts, temperature = _read_labels(parts.extra)
         tokenizer = parts.tokenizers["text"]
         posterior: Posterior = (

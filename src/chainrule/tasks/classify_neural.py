@@ -22,7 +22,7 @@ from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks.classify_report import Span
 from chainrule.tasks.initialization import LINE_BREAKS, PretrainedSources, initialize
-from chainrule.tasks.run_options import identify
+from chainrule.tasks.run_setup import identify
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches

@@ -25,7 +25,7 @@ from chainrule.neural import weights
 from chainrule.neural.encoders import pretraining
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, architecture
 from chainrule.tasks.pretrain import Pretrained
-from chainrule.tasks.run_options import make_tokenizer
+from chainrule.tasks.run_setup import make_tokenizer
 from chainrule.tokenizers.config import KINDS
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, TypeVar
 from chainrule import config as settings
 from chainrule import model_folder
 from chainrule.errors import ModelFileError
-from chainrule.storage import model_dir
-from chainrule.storage.model_dir import Card, Origin
+from chainrule.storage import provenance
+from chainrule.storage.provenance import Card, Origin
 from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
 from chainrule.tokenizers.tokenizer import Tokenizer
 
@@ -114,8 +114,8 @@ def save(path: str | Path, parts: ModelParts, weights: Mapping[str, Content], *,
         for role, tokenizer in parts.tokenizers.items()
     }
     log = {LOG_FILE: parts.log} if parts.log else {}
-    usage = model_dir.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule ")[2]
-    model_dir.save(
+    usage = provenance.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule ")[2]
+    provenance.save(
         Path(path),
         parts.task,
         {**weights, **log, **tokenizers},
@@ -131,13 +131,13 @@ def read(
     folder: VerifiedDir, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
 ) -> ModelParts:
     """Read everything but the weights; `kind` is the config class, `roles` maps a config to tokenizer roles."""
-    config = read_json(folder, model_dir.CONFIG)
+    config = read_json(folder, provenance.CONFIG)
     if config.get("task") != task:
         hint = "it is not a task model"
         if "task" in config:
-            hint = model_dir.usage_hint(str(config["task"]), folder.path)
+            hint = provenance.usage_hint(str(config["task"]), folder.path)
         raise ModelFileError(f"{folder.path} was not made by chainrule {task}: {hint}")
-    with model_dir.translate_config_errors(folder):
+    with provenance.translate_config_errors(folder):
         model_config = settings.build_config(kind, config["model"], "model", is_saved=True)
         return ModelParts(
             task=task,
@@ -147,8 +147,8 @@ def read(
                 for role in roles(model_config)
             },
             extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
-            origin=model_dir.read_origin(folder),
-            metrics=read_json(folder, model_dir.METRICS),
+            origin=provenance.read_origin(folder),
+            metrics=read_json(folder, provenance.METRICS),
             log=folder.bytes(LOG_FILE) if LOG_FILE in folder.files else b"",
         )
 

@@ -25,7 +25,7 @@ from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
-from chainrule.tasks.run_options import digest_texts, make_origin
+from chainrule.tasks.run_setup import digest_texts, make_origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers import train as tokenizer_training

@@ -22,11 +22,11 @@ from chainrule.neural.encoders import tagger
 from chainrule.neural.encoders.tagger import TagBatch, TagCollator, TagConfig, TagNetwork
 from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage.model_dir import translate_config_errors
+from chainrule.storage.provenance import translate_config_errors
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
 from chainrule.tasks.initialization import Initialization, PretrainedSources, initialize
-from chainrule.tasks.run_options import digest_texts, identify, make_origin
+from chainrule.tasks.run_setup import digest_texts, identify, make_origin
 from chainrule.tasks.tagset import TagReport, TagSet, bilou_to_bioes, evaluate_tags
 from chainrule.text.conll import TaggedSentence, read_tagged
 from chainrule.tokenizers.tokenizer import Tokenizer

@@ -30,7 +30,7 @@ from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.tasks import model
-from chainrule.tasks.run_options import digest_texts, identify, make_origin, make_tokenizer
+from chainrule.tasks.run_setup import digest_texts, identify, make_origin, make_tokenizer
 from chainrule.text.parallel import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches

@@ -35,14 +35,10 @@ from chainrule.server.json_body import clamp_log_prob, encode_json, json_respons
 from chainrule.server.logs import add_log_fields
 from chainrule.server.middleware import ClosingStreamingResponse
 from chainrule.server.models import LoadedModel, ModelRegistry
+from chainrule.server.prompt_encoding import EncodedPrompt, encode_prompt, prompt_from_ids
 from chainrule.server.schema import CompletionRequest, check_length
 from chainrule.server.slots import FinishReason, Job, ScoreResult, TokenResult, Top
 from chainrule.server.threads import input_size, run_in_thread_if_large
-from chainrule.server.token_text import (
-    EncodedPrompt,
-    encode_prompt,
-    prompt_from_ids,
-)
 from chainrule.tokenizers.config import BOS
 from chainrule.tokenizers.tokenizer import Tokenizer
 

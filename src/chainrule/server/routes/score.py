@@ -16,14 +16,9 @@ from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import LoadedModel, ModelRegistry
+from chainrule.server.prompt_encoding import EncodedPrompt, encode_lines, encode_prompt, prompt_from_ids
 from chainrule.server.schema import NextRequest, ScoreRequest, check_length, check_limit
 from chainrule.server.threads import input_size, run_in_thread_if_large
-from chainrule.server.token_text import (
-    EncodedPrompt,
-    encode_lines,
-    encode_prompt,
-    prompt_from_ids,
-)
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import PrefixIndex, Tokenizer

@@ -13,9 +13,9 @@ from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import json_response
 from chainrule.server.logs import add_log_fields
 from chainrule.server.models import ModelRegistry
+from chainrule.server.prompt_encoding import decode_ids, encode_prompt
 from chainrule.server.schema import DetokenizeRequest, TokenizeRequest
 from chainrule.server.threads import run_in_thread_if_large
-from chainrule.server.token_text import decode_ids, encode_prompt
 from chainrule.tokenizers.config import BOS, EOS
 
 

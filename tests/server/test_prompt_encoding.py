@@ -6,12 +6,7 @@ import pytest
 
 from chainrule.decoding.detokenizer import Continuation
 from chainrule.server.errors import ApiError
-from chainrule.server.token_text import (
-    decode_ids,
-    encode_lines,
-    encode_prompt,
-    prompt_from_ids,
-)
+from chainrule.server.prompt_encoding import decode_ids, encode_lines, encode_prompt, prompt_from_ids
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.tokenizer import Tokenizer

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from chainrule.comparison.figures import plot_learning_curves
-from chainrule.comparison.report import render_page, summarize
+from chainrule.comparison.page import render_page, summarize
 from chainrule.comparison.results import Curve, Difference, Results, Row, Sentence, Surprisal
-from chainrule.plots import base
+from chainrule.plots import figures
 from comparison.example_results import HOSTILE, curve, neural_row, ngram_row, results
 
 VOID = {"meta", "br", "hr", "img", "link", "input", "wbr"}
@@ -249,7 +249,7 @@ def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> N
         drawn.extend((series, options))
         return ""
 
-    monkeypatch.setattr(base, "plot_learning_curves", record)
+    monkeypatch.setattr(figures, "plot_learning_curves", record)
     given = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
     plot_learning_curves([given])
     series, options = drawn

@@ -12,7 +12,7 @@ from chainrule.errors import ChainruleWarning
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.manifest import JSON
-from chainrule.storage.model_dir import Origin
+from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training

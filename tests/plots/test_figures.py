@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from chainrule.errors import MissingExtra
-from chainrule.plots import base
+from chainrule.plots import figures
 
 pytest.importorskip("matplotlib")
 
@@ -20,31 +20,31 @@ SERIES = {
     "laplace": [(1.0, 2.2), (2.0, 2.4), (3.0, 2.9)],
 }
 DOTS = [
-    base.Dot("small", "ngram", 1e4, 2.2),
-    base.Dot("wasteful", "ngram", 1e6, 2.3),
-    base.Dot("large", "lstm", 2e6, 1.7),
+    figures.Dot("small", "ngram", 1e4, 2.2),
+    figures.Dot("wasteful", "ngram", 1e6, 2.3),
+    figures.Dot("large", "lstm", 2e6, 1.7),
 ]
 
 
 def by_facet() -> str:
-    return base.plot_by_facet(SERIES, title="By order", facet="order", quantity="bits per byte")
+    return figures.plot_by_facet(SERIES, title="By order", facet="order", quantity="bits per byte")
 
 
 def by_facet_log() -> str:
-    return base.plot_by_facet(SERIES, title="Log", facet="order", quantity="perplexity", is_log_y=True)
+    return figures.plot_by_facet(SERIES, title="Log", facet="order", quantity="perplexity", is_log_y=True)
 
 
 def growth() -> str:
     thousands = {name: [(1000 * x, y) for x, y in points] for name, points in SERIES.items()}
-    return base.plot_learning_curves(thousands, title="Growth", quantity="bits per byte")
+    return figures.plot_learning_curves(thousands, title="Growth", quantity="bits per byte")
 
 
 def bars() -> str:
-    return base.plot_bars({"kneser-ney": 1.7, "laplace": 2.9}, title="Bars", quantity="bits per byte")
+    return figures.plot_bars({"kneser-ney": 1.7, "laplace": 2.9}, title="Bars", quantity="bits per byte")
 
 
 def scatter() -> str:
-    return base.plot_cost_quality(
+    return figures.plot_cost_quality(
         DOTS, title="Size", cost="size", unit="B", quantity="bits per byte", description="3 models"
     )
 
@@ -76,7 +76,7 @@ def test_the_same_numbers_give_the_same_bytes(draw: Callable[[], str]) -> None:
 @each
 def test_colour_and_font_come_from_the_page(draw: Callable[[], str]) -> None:
     drawn = draw()
-    assert base.INK not in drawn
+    assert figures.INK not in drawn
     assert "#000000" not in drawn
     assert "DejaVu" not in drawn
     assert "currentColor" in drawn
@@ -98,7 +98,7 @@ def test_title_and_description_are_told() -> None:
 def test_line_labels_are_text_and_do_not_touch() -> None:
     found = texts(by_facet())
     heights = sorted(float(found[name].attrib["y"]) for name in SERIES)
-    assert all(below - above > base.FONT_SIZE for above, below in pairwise(heights))
+    assert all(below - above > figures.FONT_SIZE for above, below in pairwise(heights))
 
 
 def test_only_the_best_of_their_size_are_named() -> None:
@@ -108,8 +108,8 @@ def test_only_the_best_of_their_size_are_named() -> None:
 
 
 def test_pareto_front_leaves_out_what_is_larger_and_no_better() -> None:
-    equal = base.Dot("equal", "ngram", 2e4, 2.2)
-    assert [dot.name for dot in base.pareto_front([*DOTS, equal])] == ["small", "large"]
+    equal = figures.Dot("equal", "ngram", 2e4, 2.2)
+    assert [dot.name for dot in figures.pareto_front([*DOTS, equal])] == ["small", "large"]
 
 
 def test_bars_start_at_zero_and_carry_their_values() -> None:
@@ -121,10 +121,10 @@ def test_learning_curves_are_drawn_by_bytes_of_text() -> None:
 
 
 def test_single_points_and_many_series_are_drawn() -> None:
-    assert base.plot_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
+    assert figures.plot_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
     many = {f"model {place}": [(10.0, 2.0 + place), (1000.0, 1.0 + place)] for place in range(40)}
-    found = texts(base.plot_learning_curves(many, title="Many", quantity="bits"))
-    assert sum(name.startswith("model") for name in found) == base.MOST_LABELS
+    found = texts(figures.plot_learning_curves(many, title="Many", quantity="bits"))
+    assert sum(name.startswith("model") for name in found) == figures.MOST_LABELS
 
 
 @each
@@ -140,7 +140,7 @@ def luminance(colour: str) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("colour", base.PALETTE)
+@pytest.mark.parametrize("colour", figures.PALETTE)
 @pytest.mark.parametrize("paper", ["#ffffff", "#15171a"])
 def test_palette_stands_out_on_light_and_dark(colour: str, paper: str) -> None:
     low, high = sorted((luminance(colour), luminance(paper)))
