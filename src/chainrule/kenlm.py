@@ -166,7 +166,7 @@ def _engine(path: Path) -> engine.Engine:
     if path.is_dir():
         model = api.load(path, kind="language model")
         if model.family != "ngram":
-            raise ConfigError(f"{path} is a {model.family} model; only n-gram models answer as kenlm does")
+            raise ConfigError(f"{path} is a {model.family} model; only n-gram models support the kenlm interface")
         return model.lm.engine
     try:
         with path.open("rb") as file:

@@ -115,7 +115,7 @@ class Model:
     def score(self, text: str) -> Score:
         """Score a text of one or more lines token by token."""
         if not isinstance(text, str):
-            raise UsageError(f"score takes a text, not {text!r}; for several there is scores")
+            raise UsageError(f"score takes a text, not {text!r}; use scores for several texts")
         return next(iter(self.scores([text])))
 
     def scores(
@@ -216,7 +216,7 @@ class Model:
     def generate(self, prompt: str = "", **settings: Any) -> Generation:
         """Continue a prompt; settings as in `Decoding`."""
         if "num" in settings:
-            raise UsageError("generate gives one text; for several there is generate_several(prompt, num)")
+            raise UsageError("generate returns one text; use generate_several(prompt, num) for several")
         return self.generate_several(prompt, 1, **settings)[0]
 
     def generate_several(self, prompt: str, num: int, **settings: Any) -> list[Generation]:

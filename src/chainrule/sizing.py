@@ -201,7 +201,7 @@ class _TextStatistics:
 
     @property
     def usual_epochs(self) -> int:
-        """Epochs to convergence: 40 for a text of few tokens, 12 for a million, 6 for ten million and more."""
+        """Epochs to convergence: 40 for a small text, 12 for a million tokens, 6 for ten million or more."""
         epochs: float = 12 * (1e6 / max(1, self.tokens)) ** 0.35
         return round(min(40.0, max(6.0, epochs)))
 

@@ -81,7 +81,7 @@ class GradientFlow:
         return half_life(self.relative()[layer])
 
     def reach(self, layer: int, part: float = FAINT_SHARE) -> int | None:
-        """Return the lag from which on less than `part` of the gradient is left; None if there is none."""
+        """Return the smallest lag from which the gradient stays below `part`; None if there is none."""
         return reach(self.relative()[layer], part)
 
 

@@ -44,7 +44,7 @@ def _ngram_and_tokens(source: Path | Model) -> tuple[NgramModel, list[str]]:
     tokenizer = model.tokenizer
     if not tokenizer.config.tokens_are_text:
         warnings.warn(
-            f"the words of the file are {tokenizer.config.kind} symbols: it scores text that was cut as they are",
+            f"the words of the file are {tokenizer.config.kind} symbols: score text tokenized the same way",
             ChainruleWarning,
             stacklevel=3,
         )

@@ -72,7 +72,7 @@ def _check(models: Mapping[str, Model]) -> None:
     normalizations = {(m.tokenizer.config.collapses_blanks, m.tokenizer.config.lowercase) for m in models.values()}
     if len(normalizations) > 1:
         warnings.warn(
-            "some of these models see blanks or capitals that others do not, which favours those that see less; "
+            "the tokenizers of these models treat blanks or capitals differently, which biases the comparison; "
             "train all with one kind of tokenizer",
             ChainruleWarning,
             stacklevel=3,

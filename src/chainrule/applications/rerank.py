@@ -80,7 +80,7 @@ class ScoredNBest:
             matches = [prefix] if prefix in self.names else [name for name in self.names if name.startswith(prefix)]
             if len(matches) != 1 or not prefix:
                 problem = "several scores" if matches else "no score"
-                raise ConfigError(f"there is {problem} '{prefix}' to weigh; choose from {', '.join(self.names)}")
+                raise ConfigError(f"there is {problem} named '{prefix}'; choose from {', '.join(self.names)}")
             weights[self.names.index(matches[0])] = weight
         return weights
 

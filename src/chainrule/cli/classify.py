@@ -131,7 +131,7 @@ def predict(
     from chainrule.text.labelled import read_text_batches
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
-        what = "is a folder" if html.is_dir() else "would stand in a folder that does not exist"
+        what = "is a folder" if html.is_dir() else "is in a folder that does not exist"
         raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
     loaded: Classifier = api.load(model, kind="classify", device=options.check_device(device))
     method = loaded.posterior.default_explanation

@@ -80,7 +80,7 @@ def evaluate(
         return
     _print(document, adapted_figures)
     if not loaded.lm.is_normalized:
-        print("These are scores, not probabilities: they do not compare with other models.")
+        print("These are scores, not probabilities: they are not comparable with those of other models.")
 
 
 def _print(document: dict[str, Any], adapted_figures: dict[str, dict[str, Any]]) -> None:
@@ -112,8 +112,8 @@ def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -
     tuned = [kind for kind in kinds if kind != "stride"]
     if tuned and valid is None:
         raise UsageError(
-            f"--{tuned[0]} has settings, and choosing them on the test text would be cheating: "
-            "add --valid FILE to choose them on"
+            f"--{tuned[0]} has hyperparameters, which must not be tuned on the test text: "
+            "add --valid FILE"
         )
     if valid is not None and not tuned:
         raise UsageError("--valid is for --temperature, --cache and --dynamic; add one of them, or leave it out")

@@ -168,7 +168,7 @@ def _describe_error(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         return f"error: {_file_name(error)}: {error.strerror or error}{_remedy(error)}", 1
     if isinstance(error, RecursionError):
-        return "error: the input is nested too deeply to be read; make it flatter", 3
+        return "error: the input is nested too deeply; reduce its nesting", 3
     if not isinstance(error, TyperException):
         text = " ".join(str(error).split())
         return (

@@ -136,7 +136,7 @@ def _check(weighting: Weighting) -> None:
     if parts is not None and weighting.reference is None:
         raise UsageError("--cross-validate tunes on references; give them with --reference")
     if tune is not None and weighting.reference is None and weighting.tune_reference is None:
-        raise UsageError("--tune needs to know what was said; give --tune-reference, or --reference for both")
+        raise UsageError("--tune needs reference transcripts; give --tune-reference, or --reference for both")
     if weighting.tune_reference is not None and tune is None:
         raise UsageError("--tune-reference is for --tune; give the list it belongs to")
 
@@ -269,7 +269,7 @@ def _summary(document: dict[str, Any]) -> list[str]:
     """Return the summary lines: weights and word error rates."""
     weights = ",".join(f"{name}={weight:.6g}" for name, weight in document["weights"].items())
     folds = document["cross_validation"]
-    origin = f"tuned on all, for other lists; the choice is by those of {len(folds)} parts" if folds else "used"
+    origin = f"tuned on all lists; reranking used {len(folds)}-fold cross-validation" if folds else "used"
     lines = [f"weights ({origin}): {weights}"]
     rates, difference = document["word_error_rate"], document["difference"]
     if rates is not None:

@@ -207,7 +207,7 @@ def align(
     from chainrule.errors import UsageError
 
     if out is not None and out.suffix.lower() != ".svg":
-        raise UsageError(f"an alignment is drawn as SVG, and {out} does not end in .svg; choose such a name")
+        raise UsageError(f"the alignment is written as SVG, but {out} does not end in .svg; rename it")
     translator = api.load(model, kind="translate", device=options.check_device(device))
     alignment = translator.align(source, target)
     source_texts = [translator.source.display_text(token) for token in alignment.source]

@@ -99,7 +99,7 @@ def _subwords(lengths: str | None) -> dict[str, object]:
         return {}
     shortest, dash, longest = lengths.partition("-")
     if not (shortest.isdecimal() and dash and longest.isdecimal()):
-        raise UsageError(f"--subwords is '{lengths}'; write the fewest and the most letters, as 3-6")
+        raise UsageError(f"--subwords is '{lengths}'; write the minimum and maximum length, e.g. 3-6")
     return {"shortest": int(shortest), "longest": int(longest)}
 
 
@@ -185,7 +185,7 @@ def evaluate(
     from chainrule.evaluation import word_vectors
 
     if analogies is None and not pairs:
-        raise UsageError("there is nothing to measure by; give --pairs FILE, --analogies FILE or both")
+        raise UsageError("no test set was given; give --pairs FILE, --analogies FILE or both")
     check_analogy_method(method)
     judged = [word_vectors.read_pairs(file) for file in pairs or []]
     question_sections = None if analogies is None else word_vectors.read_questions(analogies)
@@ -365,7 +365,7 @@ def senses(
     from chainrule.text.labelled import read_labelled
 
     if out is not None and out.suffix.lower() not in (".svg", ".html"):
-        raise UsageError(f"senses are drawn as .svg or .html, and {out} ends in neither; choose such a name")
+        raise UsageError(f"senses are written as .svg or .html, but {out} ends in neither; rename it")
     labelled = read_labelled(file)
     loaded = _load(model, device)
     from chainrule.analysis.senses import best_layer, check_senses, majority_sense, measure_separation

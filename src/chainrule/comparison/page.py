@@ -105,7 +105,7 @@ def _footnotes(rows: Sequence[Row]) -> str:
     if any(row.is_still_falling for row in rows):
         notes.append("* Still improving when its time ran out: more time would lower it.")
     if any(row.sd is not None for row in rows):
-        notes.append("± The standard deviation over several seeds, of which the figures are means.")
+        notes.append("± Standard deviation over several seeds; the figures are means over the seeds.")
     return "".join(f'<p class="note">{note}</p>' for note in notes)
 
 
@@ -181,8 +181,8 @@ def _sample(sample: str) -> str:
 
 
 _TABLE_INTRODUCTION: Final = (
-    "Best first by bits per byte, which does not depend on how the text was cut into tokens. "
-    "A sample opens with a click."
+    "Best first by bits per byte, which does not depend on the tokenizer. "
+    "Click to open a sample."
 )
 
 
@@ -209,7 +209,7 @@ def summarize(rows: tuple[Row, ...]) -> str:
     ranked_rows = rankable_rows(rows)
     if not ranked_rows:
         return (
-            "None of these models can be ranked: each finds the test text impossible, or gives it "
+            "None of these models can be ranked: each gives the test text probability 0 or "
             "a score that is not a probability."
         )
     best, *others = ranked_rows
@@ -262,9 +262,9 @@ def _figures(results: Results) -> str:
     except MissingExtra as missing:
         return _section("Figures", "", f'<p class="note">{html.escape(str(missing))}</p>')
     return (
-        _section("What context buys", "", _figure_grid(order))
-        + _section("What smoothing, size and time buy", "", _figure_grid(cost))
-        + _section("What more text buys", "", _figure_grid(growth))
+        _section("Effect of context", "", _figure_grid(order))
+        + _section("Effect of smoothing, size and time", "", _figure_grid(cost))
+        + _section("Effect of more text", "", _figure_grid(growth))
         + _section("How far back networks can learn", "", _figure_grid(reach))
     )
 
@@ -274,7 +274,7 @@ def _sentences(sentences: tuple[Sentence, ...]) -> str:
     steps = [FULL_BITS * step / 4 for step in range(5)]
     legend = surprisal_html([f"{step:.0f}" for step in steps[:-1]] + [f"{FULL_BITS:.0f} bits or more"], steps)
     introduction = (
-        "The deeper the colour, the less the model expected the token after all that stands before it. "
+        "A deeper colour means a higher surprisal of the token given the preceding tokens. "
         "Each bit halves the probability; hover over a token for its bits."
     )
     blocks = "".join(
@@ -282,7 +282,7 @@ def _sentences(sentences: tuple[Sentence, ...]) -> str:
         f"{''.join(map(_surprisal_row, sentence.by_model))}</article>\n"
         for sentence in sentences
     )
-    return _section("Where the surprise is", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}')
+    return _section("Surprisal of test sentences", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}')
 
 
 def _surprisal_row(surprisal: Surprisal) -> str:
@@ -299,9 +299,9 @@ def _reproduction(results: Results) -> str:
         f"{html.escape(name)} {html.escape(version)}" for name, version in results.versions.items()
     )
     plan = html.escape("\n".join(results.plan))
-    plan = f"<p>Networks as they were planned:</p>\n<pre>{plan}</pre>\n" if plan else ""
+    plan = f"<p>Planned networks:</p>\n<pre>{plan}</pre>\n" if plan else ""
     return _section(
-        "How to repeat this",
+        "Reproduction",
         "Run this on the same text, with these versions.",
         f"<pre><code>{html.escape(results.command)}</code></pre>\n<p>{versions}</p>\n" + plan,
     )

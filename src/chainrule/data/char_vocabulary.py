@@ -49,7 +49,7 @@ class CharVocabulary:
         [[2, 5, 4, 3, 0, 0], [2, 4, 1, 4, 5, 3]]
         """
         if longest < 2:
-            raise ConfigError(f"a spelling of at most {longest} characters has no two halves; choose 2 or more")
+            raise ConfigError(f"the maximum spelling length is {longest}; choose 2 or more")
         cut = [_shortened(word, longest) for word in words]
         spellings = np.full((len(cut), 2 + max(map(len, cut), default=0)), PADDING, dtype=np.int64)
         for row, word in zip(spellings, cut, strict=True):

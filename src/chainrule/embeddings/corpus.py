@@ -105,7 +105,7 @@ def count_blocks(
         try:
             text = piece.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError(f"the text holds half a surrogate pair, which no UTF-8 has: {error}") from error
+            raise InputError(f"the text contains a lone surrogate, which UTF-8 cannot encode: {error}") from error
         if digest:
             digest.update(text)
         words = piece.lower() if lowercase else piece

@@ -282,7 +282,7 @@ def _read_binary_entries(file: TextFile) -> Iterator[_BinaryEntry]:
     assert header is not None, "checked by is_binary"
     count, width = int(header[1]), int(header[2])
     if not count or not 1 <= width <= MAX_DIMENSIONS:
-        limits = f"chainrule reads 1 to {MAX_DIMENSIONS} numbers a word"
+        limits = f"chainrule reads 1 to {MAX_DIMENSIONS} numbers per word"
         what = f"the header says {count} words of {width} numbers; {limits}"
         raise InputError(f"{file.name}, line 1: {what}")
     base, at = 0, header.end()  # base: file offset of `buffer`; at: start of the next entry in `buffer`

@@ -110,7 +110,7 @@ def _load(folder: VerifiedDir, config: dict[str, Any]) -> WordVectors:
     arrays = tensors.unpack(folder.bytes(TENSORS_FILE), folder.path / TENSORS_FILE)
     words = tuple(folder.bytes(WORDS_FILE).decode().split("\n")[:-1])
     if not words or len(set(words)) < len(words) or not all(words):
-        raise ConfigError(f"{WORDS_FILE} does not hold words, each once, one a line")
+        raise ConfigError(f"{WORDS_FILE} must contain distinct words, one per line")
     subwords = _subwords(config["subwords"])
     if type(config["lowercase"]) is not bool:
         raise ConfigError(f"lowercase is {config['lowercase']!r}; it must be true or false")

@@ -63,7 +63,7 @@ def train(
         raise UsageError(f"settings were given twice, as config and as {', '.join(settings)}; give them once")
     config = build_config(VectorConfig, settings, "vectors") if config is None else config
     if config.method in ("skipgram", "cbow") and config.negative == 0:
-        raise ConfigError("vectors.negative is 0, and without noise words all vectors grow alike; choose 1 or more")
+        raise ConfigError("vectors.negative is 0, but training needs negative samples; choose 1 or more")
     _check_run(config.method, threads, seed)
     if out is None:
         return _train(text, config, threads, seed, progress, command)
@@ -157,7 +157,7 @@ def _count(
 
 def _check_words(blocks: Blocks) -> Iterator[str]:
     """Yield the blocks unchanged; raise on an excessively long word."""
-    words = WordLengthCheck(blocks, "put blanks in: vectors are of words")
+    words = WordLengthCheck(blocks, "word vectors need text with blanks between words")
     for block in blocks:
         words.check(block)
         yield block

@@ -195,7 +195,7 @@ def spearman(a: Floats, b: Floats) -> float:
     0.5
     """
     if len(a) != len(b):
-        raise UsageError(f"{len(a)} values against {len(b)}; a rank correlation is of pairs")
+        raise UsageError(f"{len(a)} values against {len(b)}; a rank correlation needs pairs")
     if len(a) < 2:
         return math.nan
     x, y = (ranks - ranks.mean() for ranks in (_ranks(a), _ranks(b)))

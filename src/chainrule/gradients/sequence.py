@@ -1,4 +1,4 @@
-"""What all recurrent networks share: the trace of a sequence, its loss, the initial state, truncation."""
+"""Code shared by all recurrent networks: forward trace, loss, initial state and truncation."""
 
 from dataclasses import dataclass
 

@@ -49,7 +49,7 @@ def load_network(files: VerifiedDir, build: Callable[[], N], layers: int) -> N:
     """
     tensors = load_tensors(files)
     path = files.path / FILE
-    if layers > len(tensors):  # building so many layers would take long
+    if layers > len(tensors):  # avoid the time to build that many layers
         raise ModelFileError(f"{path} does not fit its config: {layers} layers of {len(tensors)} tensors")
     validation.check(tensors, tensor_specs(build), path, largest=LARGEST_WEIGHT)
     network = build()

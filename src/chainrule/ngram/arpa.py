@@ -87,7 +87,7 @@ def _arpa_names(names: Sequence[str], vocabulary: Vocabulary) -> list[str]:
                 f"the name of id {i} is {name!r}; an ARPA file takes only words without blanks or line ends"
             )
         if first_with.setdefault(name, i) != i:
-            raise InputError(f"ids {first_with[name]} and {i} are both named {name!r}; ARPA knows words by name")
+            raise InputError(f"ids {first_with[name]} and {i} are both named {name!r}; ARPA words must be unique")
     return arpa_names
 
 
@@ -160,7 +160,7 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
             model = arpa_file.model(threads=system.thread_count(), is_normalized=False)
             warnings.warn(
                 f"{files[0].name} is not normalised: probabilities after some context sum to 1 ± {deviation:.3g}; "
-                "its scores do not compare with those of other models",
+                "its scores are not comparable with those of other models",
                 ChainruleWarning,
                 stacklevel=2,
             )

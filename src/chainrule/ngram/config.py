@@ -81,7 +81,7 @@ class Config:
         if self.discount is not None and not 0 <= self.discount <= 1:
             raise ConfigError(f"discount is {self.discount}; choose a value in [0, 1]")
         if self.discount is not None and self.smoothing not in ("absolute", "kneser-ney"):
-            raise ConfigError(f"discount is for absolute and kneser-ney smoothing; {self.smoothing} finds its own")
+            raise ConfigError(f"discount is for absolute and kneser-ney smoothing; {self.smoothing} ignores it")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"layout is '{self.layout}'; choose one of {', '.join(LAYOUTS)}")
         if self.bits not in (0, 8):

@@ -115,7 +115,7 @@ def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
     part = min(HELD_OUT_PART, int(line[-1]) + 1)
     if part == 1:
         raise InputError(
-            "Jelinek-Mercer weights need a held-out text, and one line has none to spare: give --valid"
+            "Jelinek-Mercer weights need held-out text, and the training text has a single line: give --valid"
         )
     warnings.warn(
         f"Jelinek-Mercer weights are learnt on one line in {part} of the training text; "

@@ -70,7 +70,7 @@ def too_many_requests(running: int) -> ApiError:
 
 def shutting_down() -> ApiError:
     """Return the 503 error of a request that was not finished at shutdown."""
-    message = "the server is shutting down; ask again when it is up"
+    message = "the server is shutting down; retry later"
     return ApiError(503, message, code="shutting_down", headers={**CLOSE, **RETRY})
 
 

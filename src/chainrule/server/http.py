@@ -140,7 +140,7 @@ def connection_limit() -> int:
 
 
 def http_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a JSON document as bytes of HTTP, for answers that do not come from the application."""
+    """Return a JSON document as a raw HTTP response, for responses not sent by the application."""
     lines = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
     fields = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     lines += [f"{name}: {value}" for name, value in fields.items()]
@@ -149,7 +149,7 @@ def http_response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes
 
 
 def error_response(error: ApiError) -> bytes:
-    """Return an error as bytes of HTTP; the connection is closed after it."""
+    """Return an error as a raw HTTP response that closes the connection."""
     return http_response(error.status, error.body, {**error.headers, **CLOSE})
 
 

@@ -1,4 +1,4 @@
-"""Tasks and slots: what a request asks of the model, and the sequences that the worker decodes for it.
+"""Tasks and slots: the work of a request, and the sequences that the worker decodes for it.
 
 A route submits a `Job` or a text to score. It becomes a `Task`, which is prefilled and then split into `Slot`s, one
 per sequence; each decode step of the worker advances every slot of the batch by one token and sends its result.

@@ -1,4 +1,4 @@
-"""What every model folder has beside the files of its model: config, metrics, model card and provenance."""
+"""Files common to all model folders: config, metrics, model card and provenance."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,7 +200,7 @@ def translate_config_errors(folder: VerifiedDir) -> Iterator[None]:
 def usage_hint(task: str, path: str | Path) -> str:
     """Return the sentence that names the command for a model of this task."""
     if task == "pretrain":
-        return f"it is an encoder to begin a task from: chainrule tag train … --pretrained {path}"
+        return f"it is a pretrained encoder: chainrule tag train … --pretrained {path}"
     if task == "vectors":
         return f"it holds word vectors: chainrule vectors neighbors {path} WORD"
     return f"use it with chainrule {printable(task)[:40]} predict {path}"

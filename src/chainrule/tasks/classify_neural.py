@@ -146,5 +146,5 @@ def encode(texts: Sequence[str], tokenizer: Tokenizer, longest: int, name: str =
     if truncated:
         message = f"{truncated} of {len(texts)} texts are longer than {longest} tokens and read up to there"
         prefix = f"{name}: " if name else ""
-        warnings.warn(f"{prefix}{message}; a larger longest reads more", ChainruleWarning, stacklevel=3)
+        warnings.warn(f"{prefix}{message}; increase longest to read more", ChainruleWarning, stacklevel=3)
     return encoded

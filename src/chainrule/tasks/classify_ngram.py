@@ -33,7 +33,7 @@ from chainrule.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BayesConfig(NgramConfig):
-    """Settings of the n-gram models; order 1, naive Bayes, by default."""
+    """Settings of the n-gram models; the default, order 1, is naive Bayes."""
 
     family: Literal["ngram"] = "ngram"
     order: int = 1

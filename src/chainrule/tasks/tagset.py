@@ -43,7 +43,7 @@ class TagSet:
         converter = cls((), scheme, None if scheme is None else targets[requested])
         counts = Counter(tag for sentence in sentences for tag in converter.to_model_scheme(sentence.tags))
         if len(counts) > MAX_TAGS:
-            raise InputError(f"{name} has {len(counts):,} different tags; chainrule learns up to {MAX_TAGS:,}")
+            raise InputError(f"{name} has {len(counts):,} different tags; the maximum is {MAX_TAGS:,}")
         return cls(tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))), scheme, converter.model_scheme)
 
     @classmethod

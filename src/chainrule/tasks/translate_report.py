@@ -136,7 +136,7 @@ def _drop_empty(pairs: SentencePairs, other: Sequence[str] | None) -> tuple[Sent
         if not isinstance(other, str) and len(other) == lines > len(complete):
             other = [other[i] for i in ([n - 1 for n in numbers] if pairs.left_out else rows)]
         if not isinstance(other, str) and len(other) != len(complete):
-            raise InputError(f"other has {len(other)} texts but {pairs.name} has {lines} pairs; give one a pair")
+            raise InputError(f"other has {len(other)} texts but {pairs.name} has {lines} pairs; give one per pair")
         check_aligned(other, targets)  # fail before translating
     return SentencePairs(sources, targets, pairs.name, numbers, lines - len(complete)), other
 

@@ -210,7 +210,7 @@ def check(text: str, source: str = "tokenizer.json") -> dict[str, Any]:
 def _check_stages(content: Mapping[str, Any]) -> None:
     for name, value in content.items():
         if name in ("truncation", "padding") and value is not None:
-            raise _Refused(f"asks for {name}, which changes tokens; chainrule loads none")
+            raise _Refused(f"asks for {name}, which changes tokens and is not supported")
         if name not in ("version", "added_tokens", *COMPONENTS) and value is not None:
             raise _Refused(f"has a field {name!r:.40} that chainrule does not know")
     if content.get("version") != "1.0":

@@ -152,7 +152,7 @@ def _what_changed(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
                 message = "the validation text was left out, and the checkpoint was written with one"
             elif after and not before:
                 message = "a validation text was given, and the checkpoint was written without one"
-            return f"{message}; give the same as then"
+            return f"{message}; use the same as in the original run"
     return "the text changed since the checkpoint was written; give the text it was trained on"
 
 

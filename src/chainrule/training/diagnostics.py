@@ -52,7 +52,7 @@ class Diverged(ChainruleError):
 
 
 def diagnose(facts: RunStatistics) -> dict[str, str]:
-    """Return all messages that apply by a short key, most serious first; the key identifies repeated messages."""
+    """Map a short key to each message that applies, most serious first; the key identifies repeated messages."""
     finders = {
         "frequencies": _worse_than_frequencies,
         "still": _stalled,
@@ -145,7 +145,7 @@ def _overfitted(facts: RunStatistics) -> str | None:
         return None
     return (
         f"the validation loss rose from {valid[0]:.2f} at epoch {epochs[0]:.3g} to {valid[2]:.2f} at epoch "
-        f"{epochs[2]:.3g} while the training loss fell to {train[2]:.2f}: it learns the text by heart; stop here, "
+        f"{epochs[2]:.3g} while the training loss fell to {train[2]:.2f}: the model overfits; stop here, "
         "raise dropout, or train a smaller model"
     )
 

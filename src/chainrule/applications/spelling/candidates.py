@@ -144,7 +144,7 @@ class Candidates:
         return text.lower() if is_initial and text == text.capitalize() else text
 
     def _keeps_case(self, word: Word, text: str) -> bool:
-        """Whether the candidate has the case of the written word, or exists in the vocabulary in no such case."""
+        """Whether the candidate has the case of the written word, or the vocabulary lacks it in that case."""
         if word.is_upper or text.islower():
             return True
         if word.core in self.known and text.lower() == word.core.lower():

@@ -120,7 +120,7 @@ class Corrector:
 
     def _correct_batch(self, lines: Sequence[str], top: int) -> Iterator[Correction]:
         if not all(isinstance(line, str) and "\n" not in line for line in lines):
-            raise InputError("a text to be corrected is one line; cut it at its line breaks")
+            raise InputError("a text to correct must be a single line; split it at line breaks")
         line_words = [find_words(line, self.model.tokenizer, self._candidates.known) for line in lines]
         grid = CandidateLattices(self._candidates, line_words)
         paths = search(self.model.lm, grid.lattices, self.settings.beam, self.settings.weight)

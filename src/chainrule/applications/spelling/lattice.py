@@ -51,7 +51,7 @@ class Path:
 
 
 class NextWordScorer(Protocol):
-    """Model state after a prefix per row, with access to next-word log-probabilities."""
+    """Model states after a batch of prefixes, one per row, and their next-word log-probabilities."""
 
     @property
     def state(self) -> Any:

@@ -65,7 +65,7 @@ def _read(file: str | Path) -> list[Misspelling]:
             columns = line.split("\t")
             if len(columns) != 2:
                 where = f"{corpus.name}, line {number} has {len(columns) - 1} tabs"
-                raise InputError(f"{where}; a line is: what was written, one tab, what was meant")
+                raise InputError(f"{where}; each line must be misspelling<TAB>correction")
             pairs.append(Misspelling(*(column.strip() for column in columns)))
         elif line.startswith("$"):
             meant = _parse_word(line[1:])
@@ -195,7 +195,7 @@ class Channel:
             if not all(math.isfinite(n) and n > 0 for n in numbers):
                 raise ValueError("a count that is not above 0")
             if any(max(map(len, key)) > MAX_SUBSTITUTION or key[0] == key[1] for key in substitutions):
-                raise ValueError(f"a substitution of more than {MAX_SUBSTITUTION} characters, or of nothing")
+                raise ValueError(f"a substitution longer than {MAX_SUBSTITUTION} characters or with equal sides")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(
                 f"{name} is not a channel file ({error}); make one with --pairs and --channel"

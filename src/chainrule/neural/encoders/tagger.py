@@ -163,7 +163,7 @@ def tag_loss(network: TagNetwork, batch: TagBatch, state: Tensors) -> tuple[Tens
 
 
 def best_tags(network: TagNetwork, batch: TagBatch) -> list[Ids]:
-    """Most probable tags of each sentence; the best sequence with a CRF."""
+    """Most probable tag of each word; with a CRF, the most probable tag sequence."""
     with _tag_scores(network, batch) as scores:
         path, _ = network.chain.decode(scores, batch.mask)
     return _rows(path, batch.mask)

@@ -33,7 +33,7 @@ def hidden_states(model: NeuralModel, text: EncodedText) -> Tensor:
     for positions, hidden in iter_hidden_states(model, text):
         vectors = hidden.new_empty(text.tokens, hidden.shape[1]) if vectors is None else vectors
         vectors[positions] = hidden
-    assert vectors is not None  # a text without tokens is refused before it comes here
+    assert vectors is not None  # callers reject a text without tokens
     return vectors
 
 
