@@ -1,5 +1,5 @@
-// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_encode_native.py compares the results with
-// the Python implementation.
+// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_encode_native.py compares the
+// results with the Python implementation.
 #include <algorithm>
 #include <fstream>
 #include <map>

@@ -112,8 +112,7 @@ def _check(kinds: list[str], valid: list[str] | None, train: list[str] | None) -
     tuned = [kind for kind in kinds if kind != "stride"]
     if tuned and valid is None:
         raise UsageError(
-            f"--{tuned[0]} has hyperparameters, which must not be tuned on the test text: "
-            "add --valid FILE"
+            f"--{tuned[0]} has hyperparameters, which must not be tuned on the test text: add --valid FILE"
         )
     if valid is not None and not tuned:
         raise UsageError("--valid is for --temperature, --cache and --dynamic; add one of them, or leave it out")

@@ -181,8 +181,7 @@ def _sample(sample: str) -> str:
 
 
 _TABLE_INTRODUCTION: Final = (
-    "Best first by bits per byte, which does not depend on the tokenizer. "
-    "Click to open a sample."
+    "Best first by bits per byte, which does not depend on the tokenizer. Click to open a sample."
 )
 
 
@@ -282,7 +281,9 @@ def _sentences(sentences: tuple[Sentence, ...]) -> str:
         f"{''.join(map(_surprisal_row, sentence.by_model))}</article>\n"
         for sentence in sentences
     )
-    return _section("Surprisal of test sentences", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}')
+    return _section(
+        "Surprisal of test sentences", introduction, blocks and f'<div class="legend">{legend}</div>{blocks}'
+    )
 
 
 def _surprisal_row(surprisal: Surprisal) -> str:
