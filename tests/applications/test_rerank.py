@@ -132,7 +132,7 @@ def test_errors_and_three_choices_worked_by_hand(nbest: NBest, write: Write) -> 
 def test_unknown_weights_lengths_and_references_are_refused(nbest: NBest) -> None:
     scored = score(nbest, {}, ("characters",))
     assert scored.values[:, 2].tolist() == [12, 11, 15, 15, 10]
-    with pytest.raises(ConfigError, match="no score 'am'"):
+    with pytest.raises(ConfigError, match="no score named 'am'"):
         scored.weights({"am": 1})
     with pytest.raises(ConfigError, match="no length 'syllables'"):
         score(nbest, {}, ("syllables",))

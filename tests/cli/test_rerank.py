@@ -116,7 +116,7 @@ def test_two_models_have_two_names(model: Path, files: tuple[Path, Path], tmp_pa
         (2, ["--tuning", "best"], "choose one of expected, exact"),
         (2, ["--weights", "acoustic"], "NAME=NUMBER"),
         (2, ["--weights", "acoustic=nan"], "NAME=NUMBER"),
-        (2, ["--weights", "sound=1"], "no score 'sound'"),
+        (2, ["--weights", "sound=1"], "no score named 'sound'"),
         (2, ["--scores", "sound"], "no column of the name 'sound'"),
         (2, ["--text", "tokens"], "no column 'tokens'"),
         (4, ["--reference", "nowhere.tsv"], "nowhere.tsv"),

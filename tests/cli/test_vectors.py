@@ -98,7 +98,7 @@ def test_text_is_whatever_can_be_read(tmp_path: Path) -> None:
 def test_wrong_training(corpus: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "m")
     assert "choose one of skipgram" in refused(2, "vectors", "train", corpus, *out, "--method", "lsa")
-    assert "as 3-6" in refused(2, "vectors", "train", corpus, *out, "--subwords", "3")
+    assert "e.g. 3-6" in refused(2, "vectors", "train", corpus, *out, "--subwords", "3")
     assert "shortest" in refused(2, "vectors", "train", corpus, *out, "--subwords", "6-3")
     assert "did you mean 'power'" in refused(2, "vectors", "train", corpus, *out, "--set", "powre=1")
     assert "no file" in refused(4, "vectors", "train", tmp_path / "nowhere", *out)

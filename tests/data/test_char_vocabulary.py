@@ -47,7 +47,7 @@ def test_forty_characters_unless_told() -> None:
 
 
 def test_a_spelling_needs_two_halves() -> None:
-    with pytest.raises(ConfigError, match=r"at most 1 characters.*2 or more"):
+    with pytest.raises(ConfigError, match=r"length is 1; choose 2 or more"):
         CharVocabulary(("a",)).ids(["a"], longest=1)
 
 

@@ -490,9 +490,9 @@ def test_a_sketch_of_odd_length(models: Callable[[str], Path], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"cat\ncat\n", "each once"),
-        (b"", "each once"),
-        (b"\n\n", "each once"),
+        (b"cat\ncat\n", "distinct words"),
+        (b"", "distinct words"),
+        (b"\n\n", "distinct words"),
         (b"one\n", "does not fit its config"),
     ],
 )

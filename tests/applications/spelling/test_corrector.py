@@ -518,7 +518,7 @@ def test_wrong_usage(model: Model) -> None:
     letters = chainrule.train("ngram", Corpus.from_lines(TEXT), order=2, smoothing="witten-bell", tokenizer="char")
     with pytest.raises(UsageError, match="whole words; this one reads char tokens"):
         Corrector(letters)
-    with pytest.raises(InputError, match="one line"):
+    with pytest.raises(InputError, match="single line"):
         Corrector(model).correct("two\nlines")
     with pytest.raises(InputError, match="not one word"):
         Corrector(model).candidates("two words")
