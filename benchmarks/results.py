@@ -20,10 +20,9 @@ from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.ngram import smoothing
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts
 from chainrule.ngram.engine import count
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import Counts, estimate
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode

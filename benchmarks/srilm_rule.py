@@ -18,10 +18,9 @@ from benchmarks.results import ORDERS, PUBLISHED
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Floats
 from chainrule.ngram import smoothing
-from chainrule.ngram.counts import Counts
 from chainrule.ngram.engine import count
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import OrderCounts, absolute_discount, modified_discounts
+from chainrule.ngram.smoothing import Counts, OrderCounts, absolute_discount, modified_discounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.prepared_corpus import prepare_corpus
 from chainrule.tokenizers.config import TokenizerConfig

@@ -14,13 +14,13 @@ from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as write_tensors
 
 import chainrule
-from chainrule import model_folder
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.model import Model
 from chainrule.ngram.config import SMOOTHINGS
 from chainrule.storage import verified_dir
 from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.tokenizer import load_tokenizer, save_tokenizer
 from cli.command import english, refused, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
@@ -112,9 +112,9 @@ def test_the_card_explains_the_model(saved: Path) -> None:
 
 
 def test_a_tokenizer_alone(tmp_path: Path, saved: Path) -> None:
-    tokenizer = model_folder.load_tokenizer(saved)
-    model_folder.save_tokenizer(tokenizer, tmp_path / "t", Origin())
-    assert model_folder.load_tokenizer(tmp_path / "t").to_json() == tokenizer.to_json()
+    tokenizer = load_tokenizer(saved)
+    save_tokenizer(tokenizer, tmp_path / "t", Origin())
+    assert load_tokenizer(tmp_path / "t").to_json() == tokenizer.to_json()
     with pytest.raises(ModelFileError, match="holds a tokenizer, not a model"):
         chainrule.load(tmp_path / "t")
 

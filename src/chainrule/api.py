@@ -9,12 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, overload
 
-from chainrule import families, mixture, model_folder, recipes, sizing, system
+from chainrule import families, mixture, recipes, sizing, system
 from chainrule.config import RunConfig, build_config, merge_settings, to_json
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
-from chainrule.model import Model
+from chainrule.model import Model, load_model
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
@@ -44,8 +44,8 @@ def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind
     if kind is None:
         task = verified_dir.read_json(opened, CONFIG).get("task")
         kind = task if isinstance(task, str) and task in families.TASKS else "language model"
-    loader = model_folder if kind == "language model" else families.get_task(kind)
-    model = loader.load(opened, device)
+    load_kind = load_model if kind == "language model" else families.get_task(kind).load
+    model = load_kind(opened, device)
     opened.verify_rest()
     return model
 

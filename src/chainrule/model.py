@@ -1,4 +1,8 @@
-"""A language model with its tokenizer and speller: score, evaluate, generate and save."""
+"""A language model with its tokenizer and speller: score, evaluate, generate, save and load.
+
+Files of a model folder: `config.json`, `tokenizer.json`, n-gram tables or network weights, speller, metrics, model
+card, manifest.
+"""
 
 import html
 import math
@@ -8,27 +12,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from chainrule import families
-from chainrule.config import build_config
+from chainrule.config import build_config, to_json
 from chainrule.data.encoded import EncodedText
 from chainrule.decoding.detokenizer import SpellingSampler
 from chainrule.decoding.generate import Generation, generate, next_tokens, stream
 from chainrule.decoding.settings import Decoding
-from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import Evaluation, TokenScorer, first_impossible, summarize, token_log_probs
-from chainrule.lm import AnyModel, Floats
+from chainrule.lm import AnyModel, Context, Floats
 from chainrule.ngram.oov_speller import Speller
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.storage.provenance import Origin
+from chainrule.storage import provenance
+from chainrule.storage.provenance import CONFIG, METRICS, SKETCH, TOKENIZER, Card, Origin, translate_config_errors
+from chainrule.storage.verified_dir import VerifiedDir, read_json
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import fingerprint
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.encode import encode
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, read_tokenizer
+
+SPELLER = "speller.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +241,38 @@ class Model:
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Save the model to a folder atomically; `force` allows replacing another model or an unfinished run."""
-        from chainrule.model_folder import save
-
-        save(self, Path(folder), force=force)
+        files = {
+            **families.get(self.family).files(self.lm),
+            TOKENIZER: self.tokenizer.to_json().encode(),
+        }
+        if self.speller is not None:
+            files[SPELLER] = self.speller.to_bytes()
+        if self.origin.fingerprint is not None:
+            files[SKETCH] = self.origin.fingerprint.to_bytes()
+        config = {
+            "family": self.family,
+            "context": self.lm.context,
+            "model": to_json(self.config),
+            "tokenizer": to_json(self.tokenizer.config),
+        }
+        facts = [
+            f"Tokenizer: {self.tokenizer.config.kind}, {self.tokenizer.vocab_size} ids",
+            f"Context: {self.lm.context}",
+            f"Parameters: {self.parameters}",
+            *(() if self.lm.is_normalized else ("Gives scores, not probabilities.",)),
+        ]
+        usage = ("generate THIS_FOLDER", "evaluate THIS_FOLDER text.txt")
+        card = Card(title=f"{self.family} language model", facts=facts, usage=usage)
+        provenance.save(
+            Path(folder),
+            "model",
+            files,
+            config=config,
+            metrics=self.metrics,
+            origin=self.origin,
+            card=card,
+            force=force,
+        )
 
     @property
     def spell(self) -> SpellingSampler | None:
@@ -299,3 +336,58 @@ def _draw_unknown_word(speller: Speller, tokenizer: Tokenizer, rng: np.random.Ge
         if word != tokenizer.config.unk and tokenizer.encode(word).tolist() == [tokenizer.unk]:
             return word
     return "\N{REPLACEMENT CHARACTER}"
+
+
+def load_model(folder: VerifiedDir, device: str = "auto") -> Model:
+    """Load a language model from an open folder."""
+    config = read_config(folder)
+    if families.is_builtin(str(config["family"])):
+        with translate_config_errors(folder):
+            return _load(folder, config, device)
+    with translate_config_errors(folder):  # errors raised by the code of a plug-in are not errors of the config
+        _read_model_config(folder, config)
+    return _load(folder, config, device)
+
+
+def read_config(folder: VerifiedDir) -> dict[str, Any]:
+    """Read `config.json`; raise ModelFileError unless it is that of a language model."""
+    config = read_json(folder, CONFIG)
+    if "task" in config:
+        hint = provenance.usage_hint(str(config["task"]), folder.path)
+        raise ModelFileError(f"{folder.path} is not a language model: {hint}")
+    if "family" not in config:
+        raise ModelFileError(f"{folder.path} holds a tokenizer, not a model; give a model folder")
+    return config
+
+
+def _read_model_config(folder: VerifiedDir, config: dict[str, Any]) -> tuple[families.Family, Tokenizer, Any]:
+    """Parse `config.json`: the family, the tokenizer and the config of the model."""
+    family = families.get(str(config["family"]))
+    tokenizer = read_tokenizer(folder, config.get("tokenizer", {}))
+    model_config = build_config(family.Config, config["model"], "model", is_saved=True)
+    if config["context"] not in get_args(Context):
+        raise ConfigError(f"context is {config['context']!r}; it must be one of {', '.join(get_args(Context))}")
+    return family, tokenizer, model_config
+
+
+def _load(folder: VerifiedDir, config: dict[str, Any], device: str) -> Model:
+    family, tokenizer, model_config = _read_model_config(folder, config)
+    lm = family.load(folder, model_config, tokenizer.vocabulary, config["context"], device)
+    if lm.vocabulary.size != tokenizer.vocab_size:
+        raise VocabularyError(
+            f"the model was built for {lm.vocabulary.size} ids but {TOKENIZER} makes {tokenizer.vocab_size}"
+        )
+    return Model(
+        lm=lm,
+        tokenizer=tokenizer,
+        family=config["family"],
+        config=model_config,
+        speller=_read_speller(folder, tokenizer) if SPELLER in folder.files else None,
+        origin=provenance.read_origin(folder),
+        metrics=read_json(folder, METRICS),
+        name=str(folder.path),
+    )
+
+
+def _read_speller(folder: VerifiedDir, tokenizer: Tokenizer) -> Speller:
+    return Speller.from_bytes(folder.bytes(SPELLER), str(folder.path / SPELLER), tokenizer.vocabulary_words)

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from chainrule import model_folder
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram.oov_speller import Speller, train_speller
@@ -19,7 +18,7 @@ from chainrule.text.fingerprint import Fingerprint, fingerprint
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
-from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, split_words
 
 IDS_AT_ONCE: Final = 1 << 20
 MOST_UNKNOWN: Final = 0.1
@@ -56,7 +55,7 @@ def prepare_corpus(
     With `ids_file`, the ids of the training text are written there and memory-mapped.
     """
     if isinstance(tokenizer, Path):
-        trained = model_folder.load_tokenizer(tokenizer)
+        trained = load_tokenizer(tokenizer)
     else:
         trained = tokenizer_training.train(corpus, tokenizer, progress)
     train = encode(corpus, trained, progress, ids_file)

@@ -141,7 +141,7 @@ def choose_size(
         raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
     if seconds is not None and not 0 < seconds < math.inf:
         raise ConfigError(f"the budget is {seconds:g} seconds; choose a number above 0")
-    from chainrule.neural.device import select_device
+    from chainrule.training.device import select_device
 
     families.get(family)
     chooser = _Chooser(

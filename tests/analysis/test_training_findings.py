@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.analysis.training_log import (
+from chainrule.inspection.sections.training import (
     OVERFITTING,
     STILL_IMPROVING,
     Measure,

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.analysis.training_log import (
+from chainrule.errors import InputError
+from chainrule.inspection.sections.training import (
     LossChange,
     TrainingLog,
     change_in_last_tenth,
@@ -15,7 +16,6 @@ from chainrule.analysis.training_log import (
     mean_loss_before,
     parse,
 )
-from chainrule.errors import InputError
 
 
 def written(*entries: dict[str, Any]) -> bytes:

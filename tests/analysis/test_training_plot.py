@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from chainrule.analysis import training_log
-from chainrule.analysis.training_log import MOST_POINTS, TrainingLog, Validations, downsample
+from chainrule.inspection.sections import training
+from chainrule.inspection.sections.training import MOST_POINTS, TrainingLog, Validations, downsample
 from chainrule.plots import figures
 
 pytest.importorskip("matplotlib")
@@ -38,13 +38,13 @@ def texts(drawn: str) -> list[str]:
 
 
 FIGURES: list[Callable[[TrainingLog], str]] = [
-    lambda log: training_log.plot_loss({"a": log}),
-    lambda log: training_log.plot_loss({"a": log, "b & <c>": log}, is_nats=False),
-    lambda log: training_log.plot_gradient_norm("a", log, clip=1.0),
-    lambda log: training_log.plot_gradient_norm("a", log),
-    lambda log: training_log.plot_clipping("a", log),
-    lambda log: training_log.plot_learning_rate({"a": log, "b & <c>": log}),
-    lambda log: training_log.plot_update_ratio("a", log),
+    lambda log: training.plot_loss({"a": log}),
+    lambda log: training.plot_loss({"a": log, "b & <c>": log}, is_nats=False),
+    lambda log: training.plot_gradient_norm("a", log, clip=1.0),
+    lambda log: training.plot_gradient_norm("a", log),
+    lambda log: training.plot_clipping("a", log),
+    lambda log: training.plot_learning_rate({"a": log, "b & <c>": log}),
+    lambda log: training.plot_update_ratio("a", log),
 ]
 each = pytest.mark.parametrize("draw", FIGURES)
 
@@ -68,20 +68,20 @@ def test_the_same_numbers_give_the_same_bytes(draw: Callable[[TrainingLog], str]
 
 
 def test_ticks_give_nats_and_perplexity() -> None:
-    found = texts(training_log.plot_loss({"a": run()}))
+    found = texts(training.plot_loss({"a": run()}))
     assert "nats per token (perplexity)" in found
     assert "5 (148)" in found  # e^5 = 148.4
-    assert "5" in texts(training_log.plot_loss({"a": run()}, is_nats=False))
+    assert "5" in texts(training.plot_loss({"a": run()}, is_nats=False))
 
 
 def test_several_runs_are_named_and_one_is_not() -> None:
-    assert {"a", "b & <c>"} <= set(texts(training_log.plot_loss({"a": run(), "b & <c>": run()})))
-    assert "a" not in texts(training_log.plot_loss({"a": run()}))
+    assert {"a", "b & <c>"} <= set(texts(training.plot_loss({"a": run(), "b & <c>": run()})))
+    assert "a" not in texts(training.plot_loss({"a": run()}))
 
 
 def test_validations_are_points_where_they_are_nats() -> None:
     def circles(log: TrainingLog) -> int:
-        return training_log.plot_loss({"a": log}).count("<use ")
+        return training.plot_loss({"a": log}).count("<use ")
 
     rates = Validations(step=np.array([200.0]), epoch=np.array([1.0]), value=np.array([0.5]), measure="error")
     assert circles(run()) == circles(run(validations=None)) + 1
@@ -89,33 +89,29 @@ def test_validations_are_points_where_they_are_nats() -> None:
 
 
 def test_the_clip_line_is_named_where_there_is_one() -> None:
-    assert "clip, 1.5" in texts(training_log.plot_gradient_norm("a", run(), clip=1.5))
-    assert not any(
-        text.startswith("clip,") for text in texts(training_log.plot_gradient_norm("a", run(), clip=0.0))
-    )
+    assert "clip, 1.5" in texts(training.plot_gradient_norm("a", run(), clip=1.5))
+    assert not any(text.startswith("clip,") for text in texts(training.plot_gradient_norm("a", run(), clip=0.0)))
 
 
 def test_bars_are_parts_of_the_clipped_steps() -> None:
     log = run(clipped_by={"W": np.full(40, 3.0), "R": np.full(40, 1.0), "b": np.zeros(40)})
-    found = texts(training_log.plot_clipping("a", log))
+    found = texts(training.plot_clipping("a", log))
     assert found.index("W") < found.index("R")
     assert {"75 %", "25 %"} <= set(found)
     assert "b" not in found
 
 
 def test_many_causes_are_summed_up() -> None:
-    found = texts(training_log.plot_clipping("a", run(matrices=14)))
+    found = texts(training.plot_clipping("a", run(matrices=14)))
     assert "4 others" in found
     assert "29 %" in found  # 4 of 14
     assert found.count("7 %") == 10
 
 
 def test_of_many_matrices_the_least_and_the_most_moved_are_drawn() -> None:
-    assert training_log.select_matrices(run(matrices=3)) == ["R0", "R1", "R2"]
-    assert training_log.select_matrices(run(matrices=12)) == ["R0", "R1", "R2", "R3", "R8", "R9", "R10", "R11"]
-    assert (
-        training_log.select_matrices(run(update_ratio={"R": np.zeros(40)})) == []
-    )  # a log scale has no place for it
+    assert training.select_matrices(run(matrices=3)) == ["R0", "R1", "R2"]
+    assert training.select_matrices(run(matrices=12)) == ["R0", "R1", "R2", "R3", "R8", "R9", "R10", "R11"]
+    assert training.select_matrices(run(update_ratio={"R": np.zeros(40)})) == []  # a log scale has no place for it
 
 
 def test_what_is_no_number_is_left_out() -> None:

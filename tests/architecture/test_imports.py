@@ -15,7 +15,7 @@ LAYERS = [
     {"storage", "text", "tokenizers", "data"},
     {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots", "analysis"},
     {"neural"},
-    {"families", "model", "model_folder", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
+    {"families", "model", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
     {"tasks", "applications", "inspection", "comparison"},
     {"server"},
     {"cli", "__main__"},

@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ConfigError, ModelFileError
+from chainrule.neural.layers.char_cnn import CharVocabulary
 
 WORDS = ["banana", "cab", "dc"]  # a 4, b 2, c 2, n 2, d 1
 

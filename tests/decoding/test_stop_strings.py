@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainrule.decoding.stop_strings import StopSearch, StopStrings
+from chainrule.decoding.detokenizer import StopSearch, StopStrings
 
 
 def held_back(text: str, stops: list[str]) -> int:

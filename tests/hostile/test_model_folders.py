@@ -17,15 +17,15 @@ from safetensors.numpy import save as save_arrays
 
 import chainrule
 from chainrule import api
-from chainrule.analysis import training_log
 from chainrule.errors import ChainruleError, ModelFileError
+from chainrule.inspection.sections import training
 from chainrule.neural import weights
 from chainrule.neural.probes import contextual
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.tables import BackoffTables
 from chainrule.server.models import check_language_model
-from chainrule.storage import manifest, verified_dir
+from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
 from cli.command import call
@@ -122,7 +122,7 @@ def test_each_file_is_hashed_once(
             assert hashed[entry.sha256] == (0 if is_skipped else 1), name
 
 
-def entries(path: Path) -> list[tuple[str, manifest.Entry]]:
+def entries(path: Path) -> list[tuple[str, verified_dir.Entry]]:
     return list(verified_dir.read(path).files.items())
 
 
@@ -544,7 +544,7 @@ def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tm
     path = reseal(models("rnn"), tmp_path / "model", {"train_log.jsonl": line + b"\n"})
     model: Any = chainrule.load(path, device="cpu")
     with suppress(ChainruleError):
-        log = training_log.parse(model.lm.log)
+        log = training.parse(model.lm.log)
         assert log is None or np.isfinite(log.step).all()
 
 

@@ -11,8 +11,7 @@ import pytest
 
 import chainrule
 from chainrule.errors import ChainruleWarning
-from chainrule.inspection.page import render
-from chainrule.inspection.result import Inspection
+from chainrule.inspection.report import Inspection, render
 from chainrule.inspection.run import MODULES, inspect
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from chainrule.inspection.page import render
-from chainrule.inspection.result import Inspection
+from chainrule.inspection.report import Inspection, render
 from inspection.browser_page import NAMESPACES, Outline, browse, widths
 from inspection.example_models import HOSTILE, empty, full, hostile
 

@@ -20,10 +20,10 @@ from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
 from chainrule.lm import Vocabulary
 from chainrule.model import Model
-from chainrule.neural.device import exact_inference, select_device
 from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training.batches import Window
+from chainrule.training.device import exact_inference, select_device
 from chainrule.training.step import TrainingStep
 
 TEXT = ["the cat sees a dog", "a dog sees the cat", "", "the mouse runs"] * 6

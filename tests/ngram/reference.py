@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
-from chainrule.ngram.counts import Counts, Level, insert_bos
 from chainrule.ngram.model import NgramState
 from chainrule.ngram.oov_speller import Speller, count_other_characters, encode_spellings
+from chainrule.ngram.smoothing import Counts, Level, insert_bos
 from chainrule.ngram.tables import BackoffTables, take_or_default
 from sequential_model import SequentialModel
 

@@ -13,17 +13,17 @@ import chainrule
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Batch, Context, Ids, Vocabulary
 from chainrule.model import Model
-from chainrule.ngram.backoff_trace import (
+from chainrule.ngram.config import SMOOTHINGS
+from chainrule.ngram.model import (
     CONTEXT_NOT_STORED,
     FULL_ORDER,
     LINE_START,
     REASONS,
     WORD_NOT_STORED,
     BackoffTrace,
+    NgramModel,
     trace_backoff,
 )
-from chainrule.ngram.config import SMOOTHINGS
-from chainrule.ngram.model import NgramModel
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.text.corpus import Corpus
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chainrule.lm import Vocabulary
 from chainrule.ngram import oov_speller
-from chainrule.ngram.counts import Counts
+from chainrule.ngram.smoothing import Counts
 from chainrule.storage import tensors
 from ngram.reference import count
 

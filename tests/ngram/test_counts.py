@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.lm import Context, Vocabulary
-from chainrule.ngram.counts import Counts, insert_bos
 from chainrule.ngram.engine import count
+from chainrule.ngram.smoothing import Counts, insert_bos
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 

@@ -15,8 +15,7 @@ from chainrule import system
 from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts
-from chainrule.ngram.smoothing import estimate, kneser_ney_counts, modified_discounts
+from chainrule.ngram.smoothing import Counts, estimate, kneser_ney_counts, modified_discounts
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.text.splits import default_text
 from interpreter_lock import releases_lock

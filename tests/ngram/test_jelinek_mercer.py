@@ -4,9 +4,8 @@ import pytest
 from chainrule.lm import Batch, Floats, Ids, Vocabulary
 from chainrule.ngram import smoothing
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import Counts, estimate
 from ngram.reference import count
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)

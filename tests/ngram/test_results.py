@@ -11,9 +11,8 @@ from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.model import Model
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import Counts, estimate
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig

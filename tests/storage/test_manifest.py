@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import ModelFileError
-from chainrule.storage import manifest
-from chainrule.storage.manifest import JSON, Entry, Manifest
+from chainrule.storage import verified_dir
+from chainrule.storage.verified_dir import JSON, Entry, Manifest
 
 SOURCE = Path("manifest.json")
 
@@ -45,23 +45,23 @@ def canonical(content: object) -> bytes:
 def test_a_manifest_comes_back_and_no_bit_of_it_may_differ(
     facts: dict[str, JSON], files: dict[str, Entry], data: st.DataObject
 ) -> None:
-    raw = manifest.serialize(Manifest(facts, files))
-    assert manifest.parse(raw, SOURCE) == Manifest(facts, files)
+    raw = verified_dir.serialize_manifest(Manifest(facts, files))
+    assert verified_dir.parse_manifest(raw, SOURCE) == Manifest(facts, files)
     bit = data.draw(st.integers(0, 8 * len(raw) - 1))
     changed = bytearray(raw)
     changed[bit // 8] ^= 1 << bit % 8
     with pytest.raises(ModelFileError, match=r"manifest\.json"):
-        manifest.parse(bytes(changed), SOURCE)
+        verified_dir.parse_manifest(bytes(changed), SOURCE)
 
 
 def test_the_text_is_what_the_format_says() -> None:
-    written = manifest.serialize(Manifest({"text": "naïve", "seed": 7}, {"a/b": Entry("00", 3)}))
+    written = verified_dir.serialize_manifest(Manifest({"text": "naïve", "seed": 7}, {"a/b": Entry("00", 3)}))
     assert written == forged(text="naïve", seed=7, files={"a/b": {"sha256": "00", "size": 3}})
 
 
 def test_a_fact_may_not_pose_as_a_field() -> None:
     with pytest.raises(AssertionError, match="name of a manifest field"):
-        manifest.serialize(Manifest({"digest": "mine"}, {}))
+        verified_dir.serialize_manifest(Manifest({"digest": "mine"}, {}))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_fact_may_not_pose_as_a_field() -> None:
 )
 def test_a_path_outside_the_folder_is_refused(name: str) -> None:
     with pytest.raises(ModelFileError, match="not a file inside the folder"):
-        manifest.parse(forged(files={name: {"sha256": "00", "size": 0}}), SOURCE)
+        verified_dir.parse_manifest(forged(files={name: {"sha256": "00", "size": 0}}), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_path_outside_the_folder_is_refused(name: str) -> None:
 )
 def test_another_format_version_is_refused(version: JSON, reason: str) -> None:
     with pytest.raises(ModelFileError, match=reason):
-        manifest.parse(forged(format_version=version), SOURCE)
+        verified_dir.parse_manifest(forged(format_version=version), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_another_format_version_is_refused(version: JSON, reason: str) -> None:
 )
 def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
     with pytest.raises(ModelFileError, match=r"manifest\.json (lists no files|gives no sha256 and size for 'a')"):
-        manifest.parse(forged(files=files), SOURCE)
+        verified_dir.parse_manifest(forged(files=files), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
 )
 def test_what_is_no_manifest_is_refused(raw: bytes, reason: str) -> None:
     with pytest.raises(ModelFileError, match=rf"manifest\.json .*{reason}"):
-        manifest.parse(raw, SOURCE)
+        verified_dir.parse_manifest(raw, SOURCE)
 
 
 def test_the_same_content_in_another_spelling_is_refused() -> None:
     content = json.loads(forged(seed=7))
-    manifest.parse(canonical(content), SOURCE)
+    verified_dir.parse_manifest(canonical(content), SOURCE)
     with pytest.raises(ModelFileError, match="damaged or was edited"):
-        manifest.parse(json.dumps(content).encode(), SOURCE)
+        verified_dir.parse_manifest(json.dumps(content).encode(), SOURCE)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from chainrule.errors import ModelFileError, NotFoundError, UsageError
-from chainrule.storage import manifest, verified_dir
+from chainrule.storage import verified_dir
 
 FILES = {
     "config.json": b'{"order": 5}\n',
@@ -67,7 +67,7 @@ def test_what_is_written_is_read_back(model: Path) -> None:
 def test_the_manifest_is_what_the_format_says(model: Path) -> None:
     content = json.loads((model / "manifest.json").read_bytes())
     size, sha256 = len(FILES["model.ngram"]), hashlib.sha256(FILES["model.ngram"]).hexdigest()
-    assert content["format_version"] == manifest.FORMAT_VERSION == 1
+    assert content["format_version"] == verified_dir.FORMAT_VERSION == 1
     assert content["seed"] == 7
     assert content["files"].keys() == FILES.keys()
     assert content["files"]["model.ngram"] == {"sha256": sha256, "size": size}
@@ -199,7 +199,7 @@ def test_an_unreadable_file_is_refused(model: Path, name: str, monkeypatch: pyte
 
 
 def test_a_huge_manifest_is_refused_unread(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.truncate(model / "manifest.json", manifest.LARGEST + 1)
+    os.truncate(model / "manifest.json", verified_dir.LARGEST_MANIFEST + 1)
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("was read"))
     with pytest.raises(ModelFileError, match="larger than 16777216 bytes"):
         verified_dir.read(model)
@@ -397,7 +397,7 @@ def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
 COMMAND = "chainrule train ngram 'a text.txt' --out model"
 
 
-def facts_of(command: str, sha256: str | None = "1") -> dict[str, manifest.JSON]:
+def facts_of(command: str, sha256: str | None = "1") -> dict[str, verified_dir.JSON]:
     return {"command": command, "training_text": {"names": "a text.txt", "sha256": sha256}}
 
 
@@ -418,7 +418,7 @@ def facts_of(command: str, sha256: str | None = "1") -> dict[str, manifest.JSON]
     ],
 )
 def test_only_the_same_command_on_the_same_text_replaces_a_model(
-    tmp_path: Path, old: dict[str, manifest.JSON], new: dict[str, manifest.JSON], is_allowed: bool
+    tmp_path: Path, old: dict[str, verified_dir.JSON], new: dict[str, verified_dir.JSON], is_allowed: bool
 ) -> None:
     path = tmp_path / "model"
     verified_dir.write(path, fill_with({"weights": b"1"}), old)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule import families, model_folder
+from chainrule import families
 from chainrule.applications import convert
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ChainruleError
@@ -16,6 +16,7 @@ from chainrule.model import Model
 from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
+from chainrule.tokenizers.tokenizer import save_tokenizer
 from storage.failing_disk import FailingDisk, largest_file
 
 LINES = ["i love cats", "i love dogs", "cats chase mice"]
@@ -49,9 +50,7 @@ def writers() -> dict[str, Writer]:
     origins = {version: Origin(command=str(version)) for version in (1, 2)}
     return {
         "model": lambda path, version: models[version].save(path, force=True),
-        "tokenizer": lambda path, version: model_folder.save_tokenizer(
-            models[1].tokenizer, path, origins[version], force=True
-        ),
+        "tokenizer": lambda path, version: save_tokenizer(models[1].tokenizer, path, origins[version], force=True),
         "vectors": lambda path, version: vectors[version].save(path, force=True),
         "classifier": lambda path, version: classifiers[version].save(path, force=True),
         "arpa": lambda path, version: convert.export_arpa(models[version], path),

@@ -8,7 +8,7 @@ import pytest
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.evaluation import tagging
-from chainrule.tasks.tagset import TagSet, bilou_to_bioes, evaluate_tags
+from chainrule.tasks.tag import TagSet, bilou_to_bioes, evaluate_tags
 from chainrule.text.conll import TaggedSentence, read_tagged
 
 

@@ -15,7 +15,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import chainrule
-from chainrule import model_folder
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.model import Model
 from chainrule.prepared_corpus import prepare_corpus
@@ -33,7 +32,7 @@ from chainrule.tokenizers.punctuation import (
     split_spans,
     split_without_joiners,
 )
-from chainrule.tokenizers.tokenizer import Tokenizer, split_words
+from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, split_words
 from chainrule.tokenizers.train import from_words, train
 
 pytestmark = pytest.mark.native
@@ -376,7 +375,7 @@ def test_a_folder_written_before_punctuation_was_split(tmp_path: Path) -> None:
     verified_dir.write(old, fill, dict(sealed.facts))
     loaded = chainrule.load(old)
     assert loaded.tokenizer.config.kind == "whitespace"
-    assert model_folder.load_tokenizer(old).config.kind == "whitespace"
+    assert load_tokenizer(old).config.kind == "whitespace"
     lines = ['He said: "No..."', "the man's hat, a zebra"]
     assert [s.log_probs for s in loaded.scores(lines)] == [s.log_probs for s in model.scores(lines)]
 

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from chainrule import api, model_folder
+from chainrule import api
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
 from chainrule.prepared_corpus import prepare_corpus
 from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, save_tokenizer
 from chainrule.tokenizers.train import train
 
 
@@ -75,9 +75,9 @@ def test_lower_case(tmp_path: Path) -> None:
 
 def test_the_words_are_saved_and_only_the_name_of_the_file(tmp_path: Path) -> None:
     made = listed(tmp_path, "b\na\n")
-    model_folder.save_tokenizer(made, tmp_path / "kept", Origin())
+    save_tokenizer(made, tmp_path / "kept", Origin())
     (tmp_path / "words.txt").unlink()
-    loaded = model_folder.load_tokenizer(tmp_path / "kept")
+    loaded = load_tokenizer(tmp_path / "kept")
     assert names(loaded) == names(made)
     assert loaded.config.vocab == "words.txt"
 

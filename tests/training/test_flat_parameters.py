@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from chainrule.training.flat_parameters import ALIGNMENT, FlatParameters
+from chainrule.training.step import ALIGNMENT, FlatParameters
 
 
 class Tied(nn.Module):

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from chainrule import families
 from chainrule.training import checkpoint
 from chainrule.training.batches import Window
-from chainrule.training.flat_parameters import FlatParameters, GradientStatistics
-from chainrule.training.step import TrainingStep
+from chainrule.training.step import FlatParameters, GradientStatistics, TrainingStep
 from training.small_networks import CPU, Slopes, Weights, entries, learn, sgd, trainer
 from training.test_resume import finished, interrupted, weights
 

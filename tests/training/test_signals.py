@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainrule.training.signals import GracefulStop
+from chainrule.training.trainer import GracefulStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -107,7 +107,7 @@ def test_outside_the_main_thread_nothing_happens() -> None:
 
 PROGRAM = """
 import os, signal
-from chainrule.training.signals import GracefulStop
+from chainrule.training.trainer import GracefulStop
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with GracefulStop() as stop:
     os.kill(os.getpid(), {number})

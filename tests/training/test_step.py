@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.neural import lstm
-from chainrule.neural.device import exact_inference
 from chainrule.training.batches import LineBatches, StreamBatches, Window
 from chainrule.training.config import Training
+from chainrule.training.device import exact_inference
 from chainrule.training.step import (
     CLIPPED,
     LARGEST_NORM,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from chainrule.training.threads import MIN_PARALLEL_WORK, limit_threads, use_all_threads
+from chainrule.training.device import MIN_PARALLEL_WORK, limit_threads, use_all_threads
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from chainrule.cli.console import emit, progress, say
 from chainrule.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from chainrule.inspection.result import Inspection
+    from chainrule.inspection.report import Inspection
 
 MARKS = ("manifest.json", "checkpoint")  # files by which a model folder or an unfinished run is recognized
 

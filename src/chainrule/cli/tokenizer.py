@@ -54,7 +54,6 @@ def train(
 
     chainrule tokenizer train --vocab words.txt --out runs/words
     """
-    from chainrule import model_folder
     from chainrule.config import build_config
     from chainrule.errors import UsageError
     from chainrule.storage.provenance import Origin
@@ -62,6 +61,7 @@ def train(
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.bpe_trace import trace_merges as merges
+    from chainrule.tokenizers.tokenizer import save_tokenizer
 
     vocab = settings.get("vocab")
     if not text and (vocab is None or trace):
@@ -77,7 +77,7 @@ def train(
             _print_merges(merges(corpus, trained), json)
         names = text or [str(vocab)]
         text_fingerprint = fingerprint(corpus if text else Corpus.of(names))
-        model_folder.save_tokenizer(
+        save_tokenizer(
             trained, out, Origin(text=", ".join(names), fingerprint=text_fingerprint, command=command), force=force
         )
     if json and not trace:
@@ -108,11 +108,11 @@ def encode(
 
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
-    from chainrule import model_folder
     from chainrule.text.corpus import Corpus, read_batches
     from chainrule.text.lines import FRAGMENT
+    from chainrule.tokenizers.tokenizer import load_tokenizer
 
-    tokenizer = model_folder.load_tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     for lines in read_batches(Corpus.of(file, reads_once=True)):
         for line in lines:
             if len(line) > FRAGMENT:
@@ -160,11 +160,11 @@ def decode(folder: Folder, file: Lines = "-", json: options.Json = False) -> Non
 
     Example: echo "17 4 23" | chainrule tokenizer decode runs/bpe
     """
-    from chainrule import model_folder
     from chainrule.errors import InputError
     from chainrule.text.corpus import Corpus, read_batches
+    from chainrule.tokenizers.tokenizer import load_tokenizer
 
-    tokenizer = model_folder.load_tokenizer(folder)
+    tokenizer = load_tokenizer(folder)
     batches = read_batches(Corpus.of(file, reads_once=True))
     for number, line in enumerate(flushed_lines(batches), start=1):
         words = line.split()

@@ -159,11 +159,11 @@ def resume_hint(out: Path) -> Iterator[None]:
 def _check_output(out: Path) -> None:
     """Raise if `out` cannot be written; for a damaged checkpoint, say how to recover."""
     from chainrule.errors import ModelFileError
-    from chainrule.storage import manifest, verified_dir
+    from chainrule.storage import verified_dir
 
     try:
         verified_dir.check_writable_target(out)
     except ModelFileError as error:
-        if error.remedy != manifest.REMEDY:
+        if error.remedy != verified_dir.REMEDY:
             raise
         raise ModelFileError(error.message, f"remove {out / verified_dir.CHECKPOINT} to start anew") from error

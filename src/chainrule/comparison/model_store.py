@@ -15,7 +15,7 @@ from chainrule.comparison.settings import Settings
 from chainrule.errors import ChainruleError, UsageError
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.storage import manifest, verified_dir
+from chainrule.storage import verified_dir
 
 
 class Output:
@@ -32,7 +32,7 @@ class Output:
 
     def check(self, text_sha256: str | None = None, training_sha256: str | None = None) -> None:
         """Raise if the folder holds a model, another comparison, or a comparison of another text."""
-        if self.path.exists() and (not self.path.is_dir() or (self.path / manifest.NAME).exists()):
+        if self.path.exists() and (not self.path.is_dir() or (self.path / verified_dir.MANIFEST).exists()):
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
         if (self.path / verified_dir.CHECKPOINT).exists():
             raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
@@ -69,7 +69,7 @@ class Output:
 
     def discard(self, name: str) -> None:
         """Remove a saved model that is no longer needed."""
-        if (self.models / name / manifest.NAME).exists():
+        if (self.models / name / verified_dir.MANIFEST).exists():
             self._remove([self.models / name])
 
     def has_model(self, name: str) -> bool:
@@ -98,7 +98,7 @@ class Output:
 
     def _saved(self) -> list[Path]:
         """Model folders with an intact manifest; nothing else is ever removed."""
-        paths = sorted(path.parent for path in self.models.glob(f"*/{manifest.NAME}"))
+        paths = sorted(path.parent for path in self.models.glob(f"*/{verified_dir.MANIFEST}"))
         return [path for path in paths if verified_dir.read_facts(path) is not None]
 
     def _remove(self, models: Sequence[Path]) -> None:

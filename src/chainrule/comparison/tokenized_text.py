@@ -8,7 +8,6 @@ from chainrule.api import resolve_tokenizer
 from chainrule.comparison.settings import Settings, tokenizer_label
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import InputError
-from chainrule.model_folder import load_tokenizer
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -16,7 +15,7 @@ from chainrule.text.splits import CorpusSplit
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.tokenizers.punctuation import describe_choice
-from chainrule.tokenizers.tokenizer import split_words
+from chainrule.tokenizers.tokenizer import load_tokenizer, split_words
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
-from chainrule.storage.manifest import JSON
 from chainrule.storage.provenance import Origin
 from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
+from chainrule.storage.verified_dir import JSON
 from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources, warn_about_replaced

@@ -15,7 +15,7 @@ from typing import Any, Final
 from chainrule import api, families
 from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
-from chainrule.inspection.result import Inspection, Subject
+from chainrule.inspection.report import Inspection, Subject
 from chainrule.inspection.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.plots import figures

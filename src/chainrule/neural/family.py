@@ -16,12 +16,12 @@ from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Batch, Context, Floats, Vocabulary
 from chainrule.neural import weights
 from chainrule.neural.adaptation import AdaptedScores, Kind, adapt
-from chainrule.neural.device import select_device
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.progress import Progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
+from chainrule.training.device import select_device
 from chainrule.training.step import next_token
 from chainrule.training.trainer import Trainer, TrainingPlan
 

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from chainrule.data.encoded import group_by_length
 from chainrule.lm import Batch, Context, Floats, Ids, Mask, Vocabulary
-from chainrule.neural.device import exact_inference
 from chainrule.neural.network import Network, Tensors
 from chainrule.neural.weights import check_outputs
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import exact_inference, limit_threads
 
 
 @dataclass(frozen=True, slots=True)

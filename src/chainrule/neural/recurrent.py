@@ -11,17 +11,40 @@ from typing import Any, ClassVar, Final, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, linear
+from torch.nn.functional import embedding, linear, pad
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural import device
 from chainrule.neural.config import LARGEST, Architecture
-from chainrule.neural.layers import dropout, tensor_core_padding
+from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import ConcatProjection, MemoryAttention
 from chainrule.neural.layers.initialization import initialize_gates
 from chainrule.neural.layers.output import make_output
 from chainrule.neural.network import Network, NetworkOutput, Tensors
+from chainrule.training.device import cast
+
+MULTIPLE: Final = 8
+
+
+def is_aligned(x: Tensor, state: Tensors) -> bool:
+    """Whether the input and state widths are already multiples of 8."""
+    return not (x.shape[-1] % MULTIPLE or state[0].shape[-1] % MULTIPLE)
+
+
+def pad_last_dim(x: Tensor) -> Tensor:
+    """Zero-pad the last dimension."""
+    return pad(x, (0, -x.shape[-1] % MULTIPLE))
+
+
+def pad_weights(tensors: list[Tensor], gates: int) -> list[Tensor]:
+    """Zero-pad W (gates · D, in), R (gates · D, D) and both biases of each layer, gate by gate."""
+    padded = []
+    for tensor in tensors:
+        D, in_shape = len(tensor) // gates, tensor.shape[1:]
+        blocks = tensor.view(gates, D, *in_shape)
+        padding = (0, -in_shape[0] % MULTIPLE, 0, -D % MULTIPLE) if in_shape else (0, -D % MULTIPLE)
+        padded.append(pad(blocks, padding).flatten(0, 1))
+    return padded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +125,11 @@ class Layer(nn.Module):
     def weights(self) -> list[Tensor]:
         """W, R, b_W, b_R for one pass in the compute dtype; DropConnect on R is the same at all steps."""
         R = dropout.drop_connect(self.R, self.weight_dropout, self.training)
-        return device.cast(self.W, R, self.b_W, self.b_R)
+        return cast(self.W, R, self.b_W, self.b_R)
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read (T, B, in) from a state: all outputs (T, B, D) and the final state."""
-        x, *before = device.cast(x, *state)
+        x, *before = cast(x, *state)
         return self.forward_with(x, tuple(before), self.weights())
 
     def forward_with(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
@@ -121,7 +144,7 @@ class Layer(nn.Module):
         """Call `kernel`; on the GPU with packed weights and widths padded for tensor cores."""
         if not x.is_cuda:
             return self.kernel(x, state, weights, p)
-        if tensor_core_padding.is_aligned(x, state):
+        if is_aligned(x, state):
             return self.kernel(x, state, pack_weights(weights), p)
         return self.run_padded_kernel(x, state, weights, p)
 
@@ -130,10 +153,8 @@ class Layer(nn.Module):
     ) -> tuple[Tensor, Tensors]:
         """Call `kernel` on zero-padded widths and cut the results."""
         D = state[0].shape[-1]
-        padded = pack_weights(tensor_core_padding.pad_weights(weights, self.gates))
-        outputs, after = self.kernel(
-            tensor_core_padding.pad_last_dim(x), tuple(map(tensor_core_padding.pad_last_dim, state)), padded, p
-        )
+        padded = pack_weights(pad_weights(weights, self.gates))
+        outputs, after = self.kernel(pad_last_dim(x), tuple(map(pad_last_dim, state)), padded, p)
         return outputs[..., :D], tuple(s[..., :D] for s in after)
 
     @property
@@ -279,7 +300,7 @@ class RecurrentNetwork(Network):
     def _run_fused(self, x: Tensor, cells: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Run all layers in one fused kernel."""
         n = self.layers[0].n_states
-        x, *cells = device.cast(x, *cells)
+        x, *cells = cast(x, *cells)
         weights = [w for layer in self.layers for w in layer.weights()]
         state = tuple(torch.stack(cells[i::n]) for i in range(n))  # (L, B, D)
         x, after = self.layers[0].run_kernel(x, state, weights, self._p_hidden if self.training else 0.0)
@@ -305,8 +326,8 @@ class RecurrentNetwork(Network):
     ) -> tuple[Tensor, Tensors, list[Tensor]]:
         """h_t = RNN(x_t, h_{t−1}) + a_t as the new state, step by step."""
         W, R, b_W, b_R = layer.weights()
-        x, *cast = device.cast(x, *state)
-        cell_state, outputs = tuple(cast), []
+        x, *state_parts = cast(x, *state)
+        cell_state, outputs = tuple(state_parts), []
         for u in linear(x, W, b_W).unbind(0):
             h, *rest = layer.step(u, cell_state, R, b_R)
             h = h + self.past.attend_step(h, *memory)  # (B, D)

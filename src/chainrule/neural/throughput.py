@@ -13,9 +13,9 @@ from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import token_log_probs
-from chainrule.neural.device import select_device
 from chainrule.neural.family import NeuralFamily, mean_nats
 from chainrule.neural.model import NeuralModel
+from chainrule.training.device import select_device
 
 LONGEST_PART: Final = 1 << 16  # tokens used to measure training
 SCORED: Final = (1 << 8, 1 << 10, 1 << 12)  # tokens used to measure scoring

@@ -11,8 +11,7 @@ from chainrule import system
 from chainrule.errors import ChainruleWarning, ModelFileError
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts, Level
-from chainrule.ngram.smoothing import fallback_message
+from chainrule.ngram.smoothing import Counts, Level, fallback_message
 from chainrule.ngram.tables import BackoffLevel, BackoffTables
 from chainrule.system import thread_count
 

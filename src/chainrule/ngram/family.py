@@ -13,14 +13,12 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.lm import Context, Floats, Ids, Vocabulary
 from chainrule.ngram import engine as engines
 from chainrule.ngram.config import SMOOTHINGS, Config
-from chainrule.ngram.counts import Counts, copy_eos_contexts_to_bos
 from chainrule.ngram.engine import Engine
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate, estimate_lambdas, expand_lambdas
-from chainrule.storage.manifest import REMEDY
+from chainrule.ngram.smoothing import Counts, copy_eos_contexts_to_bos, estimate, estimate_lambdas, expand_lambdas
 from chainrule.storage.temp_dir import ScratchFolder
-from chainrule.storage.verified_dir import Content, StreamedFile, VerifiedDir
+from chainrule.storage.verified_dir import REMEDY, Content, StreamedFile, VerifiedDir
 
 FILE: Final = "model.ngram"
 BYTES_PER_TOKEN: Final = 24

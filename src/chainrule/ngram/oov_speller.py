@@ -25,9 +25,8 @@ from chainrule.errors import ModelFileError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
 from chainrule.ngram import engine
 from chainrule.ngram.config import Config
-from chainrule.ngram.counts import Counts, Level
 from chainrule.ngram.model import NgramModel
-from chainrule.ngram.smoothing import estimate
+from chainrule.ngram.smoothing import Counts, Level, estimate
 from chainrule.ngram.tables import BackoffLevel, BackoffTables, find_ngrams
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec

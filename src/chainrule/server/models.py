@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chainrule import api, model_folder
+from chainrule import api
 from chainrule.errors import ChainruleError, NotFoundError, UsageError
-from chainrule.model import Model
+from chainrule.model import Model, read_config
 from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import printable_name
 from chainrule.server.logs import LOG, add_log_fields
@@ -104,7 +104,7 @@ def _is_loaded(task: "asyncio.Task[LoadedModel]") -> bool:
 
 def check_language_model(path: Path) -> None:
     """Raise ModelFileError unless `path` is a complete language-model folder, without loading the model."""
-    model_folder.read_config(verified_dir.read(path))
+    read_config(verified_dir.read(path))
 
 
 def assign_names(folders: Sequence[Path]) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from chainrule.errors import ConfigError, ModelFileError, printable
-from chainrule.storage import manifest, strict_json, verified_dir
+from chainrule.storage import strict_json, verified_dir
 from chainrule.storage.verified_dir import Content, StreamedFile, VerifiedDir
 from chainrule.system import versions
 from chainrule.text.fingerprint import Fingerprint
@@ -166,12 +166,12 @@ def read_origin(folder: VerifiedDir) -> Origin:
         } if all(isinstance(version, str) for version in saved_versions.values()):
             pass
         case _:
-            source = folder.path / manifest.NAME
-            raise ModelFileError(f"{source} does not say where the model comes from; {manifest.REMEDY}")
+            source = folder.path / verified_dir.MANIFEST
+            raise ModelFileError(f"{source} does not say where the model comes from; {verified_dir.REMEDY}")
     sketch = folder.bytes(SKETCH) if SKETCH in folder.files else b""
     if len(sketch) % 8:
         source = folder.path / SKETCH
-        raise ModelFileError(f"{source} has {len(sketch)} bytes, not a multiple of 8; {manifest.REMEDY}")
+        raise ModelFileError(f"{source} has {len(sketch)} bytes, not a multiple of 8; {verified_dir.REMEDY}")
     fingerprint = None if sha256 is None else Fingerprint(sha256, np.frombuffer(sketch, dtype="<u8"))
     return Origin(
         text=text, fingerprint=fingerprint, command=command, seed=seed, created=created, versions=saved_versions

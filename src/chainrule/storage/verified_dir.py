@@ -1,5 +1,7 @@
 """Folders with a checksum manifest: atomic writing, locking, and verification before use.
 
+`manifest.json` holds facts about a folder and the checksums of its files, in a canonical form with its own digest.
+
 A training run in progress keeps a checkpoint and a log in the folder until the finished model replaces it.
 """
 
@@ -10,19 +12,169 @@ import json
 import os
 import re
 import shlex
+import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from chainrule.errors import ChainruleError, ModelFileError, NotFoundError, UsageError, printable
-from chainrule.storage import manifest, strict_json
+from chainrule.storage import strict_json
 from chainrule.storage.atomic import atomic_folder, flush, link_identical, resolve, write_error
-from chainrule.storage.manifest import JSON, Entry, Manifest
 from chainrule.text.readers import expand
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+LARGEST_MANIFEST = 16 * 2**20  # bytes; a manifest is a few kilobytes
+REMEDY = "copy the model folder again from its source, or train it anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Manifest entry of one file."""
+
+    sha256: str
+    size: int  # bytes
+    content_id: str | None = None  # identifies the content of a self-verifying file
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Facts about the folder, and its files by relative POSIX path."""
+
+    facts: dict[str, JSON]
+    files: dict[str, Entry]
+
+
+def serialize_manifest(manifest: Manifest) -> bytes:
+    """Serialize a manifest in canonical form; `digest` is the SHA-256 of the text without that field.
+
+    >>> parse_manifest(serialize_manifest(Manifest({"seed": 1}, {})), Path("manifest.json"))
+    Manifest(facts={'seed': 1}, files={})
+    """
+    reserved = {"format_version": FORMAT_VERSION, "files": {n: _entry_json(e) for n, e in manifest.files.items()}}
+    assert not manifest.facts.keys() & {*reserved, "digest"}, "a fact has the name of a manifest field"
+    content = {**manifest.facts, **reserved}
+    return _canonical_json({**content, "digest": _manifest_digest(content)})
+
+
+def _entry_json(entry: Entry) -> dict[str, JSON]:
+    fields: dict[str, JSON] = {"sha256": entry.sha256, "size": entry.size}
+    return fields if entry.content_id is None else {**fields, "mark": entry.content_id}
+
+
+def parse_manifest(raw: bytes, source: Path) -> Manifest:
+    """Parse the output of `serialize`; raise ModelFileError if a single bit differs."""
+    try:
+        content = _decode_manifest(raw)
+        _check_version(content.get("format_version"), source)
+        digest = content.pop("digest", None)
+        is_intact = digest == _manifest_digest(content) and raw == _canonical_json({**content, "digest": digest})
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{source} is not a manifest ({error})", REMEDY) from error
+    if not is_intact:
+        raise ModelFileError(f"{source} is damaged or was edited: its digest does not match", REMEDY)
+    files = _entries(content.pop("files", None), source)
+    del content["format_version"]
+    return Manifest(content, files)
+
+
+def locate_file(folder: Path, name: str) -> Path:
+    """Return the path of the regular file `name` in `folder`; raise for symbolic links and other file types."""
+    path = folder / name
+    with translate_io_errors(path):
+        if any(step.is_symlink() for step in (path, *path.parents[: name.count("/")])):
+            raise ModelFileError(f"{path} is, or lies behind, a symbolic link; put the file itself in its place")
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise ModelFileError(f"{path} is not a regular file", REMEDY)
+    return path
+
+
+def check_size(path: Path, entry: Entry, content: bytes | None = None) -> None:
+    """Raise ModelFileError if the file at `path`, or the `content` read from it, has the wrong size."""
+    with translate_io_errors(path):
+        size = path.lstat().st_size if content is None else len(content)
+    if size != entry.size:
+        raise ModelFileError(f"{path} has {size} bytes, the manifest says {entry.size}", REMEDY)
+
+
+def check_file(path: Path, entry: Entry, content: bytes | None = None) -> None:
+    """Raise ModelFileError if the file at `path`, or the `content` read from it, does not match its entry."""
+    check_size(path, entry, content)
+    with translate_io_errors(path):
+        digest = file_sha256(path) if content is None else hashlib.sha256(content).hexdigest()
+    if digest != entry.sha256:
+        raise ModelFileError(f"{path} is damaged or was changed: its sha256 does not match", REMEDY)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in bounded memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def translate_io_errors(path: Path) -> Iterator[None]:
+    """Convert OSError raised while reading `path` into ModelFileError."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelFileError(f"{path} is missing", REMEDY) from None
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read ({error.strerror}); check its permissions") from error
+
+
+def check_name(name: str, source: Path) -> None:
+    """Raise for a path that is not normalized or could leave the folder on any operating system."""
+    is_plain = not PureWindowsPath(name).anchor and not {"\\", "\0"} & set(name)
+    if not is_plain or ".." in name.split("/") or str(PurePosixPath(name)) != name or name == ".":
+        raise ModelFileError(f"{source} lists {name!r}, which is not a file inside the folder", REMEDY)
+
+
+def _entries(files: object, source: Path) -> dict[str, Entry]:
+    if not isinstance(files, dict):
+        raise ModelFileError(f"{source} lists no files", REMEDY)
+    entries = {}
+    for name, entry in files.items():
+        check_name(name, source)
+        match entry:
+            case {"sha256": str(digest), "size": int(size), "mark": str(content_id)}:
+                entries[name] = Entry(digest, size, content_id)
+            case {"sha256": str(digest), "size": int(size)}:
+                entries[name] = Entry(digest, size)
+            case _:
+                raise ModelFileError(f"{source} gives no sha256 and size for {name!r}", REMEDY)
+    return entries
+
+
+def _check_version(version: object, source: Path) -> None:
+    if type(version) is int and 1 <= version <= FORMAT_VERSION:
+        return
+    is_newer = type(version) is int and version > FORMAT_VERSION
+    advice = "made by a newer chainrule: upgrade with pip install --upgrade chainrule" if is_newer else REMEDY
+    raise ModelFileError(f"{source} has format version {version!r}, this chainrule reads {FORMAT_VERSION}", advice)
+
+
+def _canonical_json(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()
+
+
+def _manifest_digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical_json(content)).hexdigest()
+
+
+def _decode_manifest(raw: bytes) -> dict[str, Any]:
+    content = strict_json.parse(raw)
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    return content
+
 
 CHECKPOINT = "checkpoint"  # state of an unfinished run; itself a folder with a manifest
 LOG = "train_log.part.jsonl"  # training log of an unfinished run; the finished model has train_log.jsonl
@@ -51,16 +203,16 @@ class VerifiedDir:
         """Return the path of a listed file after verifying it."""
         path = self._locate(name)
         if path not in self._verified and self.files[name].content_id is None:
-            manifest.check(path, self.files[name])
+            check_file(path, self.files[name])
             self._verified.add(path)
         return path
 
     def bytes(self, name: str) -> builtins.bytes:
         """Read a listed file and verify exactly the bytes returned."""
         path = self._locate(name)
-        with manifest.translate_io_errors(path), path.open("rb") as file:
+        with translate_io_errors(path), path.open("rb") as file:
             content = file.read(self.files[name].size + 1)
-        manifest.check(path, self.files[name], content)
+        check_file(path, self.files[name], content)
         self._verified.add(path)
         return content
 
@@ -74,13 +226,13 @@ class VerifiedDir:
         start = f"{prefix.rstrip('/')}/"
         files = {name.removeprefix(start): e for name, e in self.files.items() if name.startswith(start)}
         if not files:
-            raise ModelFileError(f"{self.path / prefix} is not in the manifest", manifest.REMEDY)
+            raise ModelFileError(f"{self.path / prefix} is not in the manifest", REMEDY)
         return VerifiedDir(self.path / prefix, self.facts, files, self._verified)
 
     def _locate(self, name: str) -> Path:
         if name not in self.files:
-            raise ModelFileError(f"{self.path / name} is not in the manifest", manifest.REMEDY)
-        return manifest.locate(self.path, name)
+            raise ModelFileError(f"{self.path / name} is not in the manifest", REMEDY)
+        return locate_file(self.path, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +272,8 @@ def read(path: Path, *, verify: bool = False) -> VerifiedDir:
     _check_folder(path)
     listed = _read_manifest(path)
     for name, entry in listed.files.items():
-        check = manifest.check if verify and entry.content_id is not None else manifest.check_size
-        check(manifest.locate(path, name), entry)
+        check = check_file if verify and entry.content_id is not None else check_size
+        check(locate_file(path, name), entry)
     return VerifiedDir(path, listed.facts, listed.files)
 
 
@@ -196,7 +348,7 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
             raise UsageError(
                 f"{path} holds an unfinished run; {RESUME_HINT}, or discard it with --force (in Python force=True)"
             )
-    elif os.path.lexists(path / manifest.NAME):
+    elif os.path.lexists(path / MANIFEST):
         with _translate_read_errors(path):
             old = _read_manifest(path).facts
         command = command_words(old.get("command"))
@@ -275,7 +427,7 @@ def check_writable_target(path: Path) -> None:
         if CHECKPOINT in names:
             _check_checkpoint(path / CHECKPOINT)
         for name in _file_names(path):
-            if name not in listed and name not in (manifest.NAME, LOG):
+            if name not in listed and name not in (MANIFEST, LOG):
                 raise UsageError(
                     f"{path} holds {name}, which is not part of the model; move it, or choose another --out"
                 )
@@ -309,7 +461,7 @@ def _translate_read_errors(path: Path) -> Iterator[None]:
 
 def require_not_finished(path: Path) -> None:
     """Raise if there is nothing to resume: a finished model without a checkpoint."""
-    if os.path.lexists(path / manifest.NAME) and not os.path.lexists(path / CHECKPOINT):
+    if os.path.lexists(path / MANIFEST) and not os.path.lexists(path / CHECKPOINT):
         raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
 
 
@@ -386,7 +538,7 @@ def lock_for_writing(
 
 
 def _check_folder(path: Path) -> None:
-    with manifest.translate_io_errors(path):
+    with translate_io_errors(path):
         if not path.exists():
             raise NotFoundError(f"{printable(str(path))} does not exist; give the folder of a model")
         if path.is_dir():
@@ -395,26 +547,26 @@ def _check_folder(path: Path) -> None:
         raise ModelFileError(f"{path} looks like a pickle, and chainrule never unpickles: give a model folder")
     if ".arpa" in path.suffixes:
         raise ModelFileError(f"{path} is an ARPA file: chainrule convert {path} --out DIR makes a model of it")
-    raise ModelFileError(f"{path} is a file, and a model is a folder: give the folder with its {manifest.NAME}")
+    raise ModelFileError(f"{path} is a file, and a model is a folder: give the folder with its {MANIFEST}")
 
 
 def _read_manifest(path: Path) -> Manifest:
-    if path.is_dir() and not os.path.lexists(path / manifest.NAME):
+    if path.is_dir() and not os.path.lexists(path / MANIFEST):
         if os.path.lexists(path / CHECKPOINT):
             raise ModelFileError(f"{path} holds an unfinished run; {RESUME_HINT}")
         raise ModelFileError(
-            f"{path} has no {manifest.NAME}, so it is not a model folder or an incomplete copy of one: "
+            f"{path} has no {MANIFEST}, so it is not a model folder or an incomplete copy of one: "
             "give the folder that was written with --out"
         )
-    source = manifest.locate(path, manifest.NAME)
-    with manifest.translate_io_errors(source):
-        if source.stat().st_size > manifest.LARGEST:
-            raise ModelFileError(f"{source} is larger than {manifest.LARGEST} bytes", manifest.REMEDY)
-        return manifest.parse(source.read_bytes(), source)
+    source = locate_file(path, MANIFEST)
+    with translate_io_errors(source):
+        if source.stat().st_size > LARGEST_MANIFEST:
+            raise ModelFileError(f"{source} is larger than {LARGEST_MANIFEST} bytes", REMEDY)
+        return parse_manifest(source.read_bytes(), source)
 
 
 def _check_checkpoint(path: Path) -> None:
-    if os.path.lexists(path / manifest.NAME):
+    if os.path.lexists(path / MANIFEST):
         _read_manifest(path)  # raises for a damaged manifest
     check_writable_target(path)
 
@@ -435,16 +587,16 @@ def _file_names(path: Path) -> Iterator[str]:
 
 def _write_manifest(folder: Path, facts: Mapping[str, JSON], content_ids: Mapping[str, str]) -> Manifest:
     """Write the manifest of a new folder and flush all its files to disk."""
-    source = folder / manifest.NAME
+    source = folder / MANIFEST
     assert not source.exists(), "the manifest is written here"
     files = {}
     for root, _, names in os.walk(folder):
         for path in (Path(root, name) for name in names):
             name = path.relative_to(folder).as_posix()
-            manifest.check_name(name, source)
-            files[name] = Entry(manifest.sha256(path), path.stat().st_size, content_ids.get(name))
+            check_name(name, source)
+            files[name] = Entry(file_sha256(path), path.stat().st_size, content_ids.get(name))
     new_manifest = Manifest(dict(facts), files)
-    source.write_bytes(manifest.serialize(new_manifest))
+    source.write_bytes(serialize_manifest(new_manifest))
     for root, _, names in os.walk(folder, topdown=False):
         for name in (*names, "."):
             flush(Path(root, name))
@@ -475,7 +627,7 @@ def input_digests(sources: Iterable[str | Path | None]) -> dict[str, str | None]
             by_name[key] = None
             continue
         try:
-            if os.path.exists(os.path.join(name, manifest.NAME)):
+            if os.path.exists(os.path.join(name, MANIFEST)):
                 by_name[key] = content_sha256(Path(name))
             elif paths := [path for path in expand(name) if os.path.exists(path)]:
                 by_name[key] = _digest(paths)
@@ -488,5 +640,5 @@ def _digest(paths: list[str]) -> str | None:
     """Return the digest of one file, or of the digests of several; None for pipes and devices."""
     if not all(map(os.path.isfile, paths)):
         return None
-    file_digests = [manifest.sha256(Path(path)) for path in paths]
+    file_digests = [file_sha256(Path(path)) for path in paths]
     return file_digests[0] if len(paths) == 1 else hashlib.sha256("\n".join(file_digests).encode()).hexdigest()

@@ -12,7 +12,6 @@ from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.neural import weights
-from chainrule.neural.device import select_device
 from chainrule.neural.encoders import classifier
 from chainrule.neural.encoders.classifier import ClassifierCollator, ClassifyConfig, TextClassifier
 from chainrule.neural.encoders.encoder import add_boundaries
@@ -26,6 +25,7 @@ from chainrule.tasks.run_setup import identify
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.device import select_device
 from chainrule.training.trainer import TrainingPlan
 
 EXPLANATIONS = ("gradient", "attention")

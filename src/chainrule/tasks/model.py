@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from chainrule import config as settings
-from chainrule import model_folder
 from chainrule.errors import ModelFileError
 from chainrule.storage import provenance
 from chainrule.storage.provenance import Card, Origin
 from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, read_tokenizer, tokenizer_file
 
 LOG_FILE = "train_log.jsonl"
 C = TypeVar("C")
@@ -110,8 +109,7 @@ def save(path: str | Path, parts: ModelParts, weights: Mapping[str, Content], *,
         **parts.extra,
     }
     tokenizers = {
-        model_folder.tokenizer_file(role): tokenizer.to_json().encode()
-        for role, tokenizer in parts.tokenizers.items()
+        tokenizer_file(role): tokenizer.to_json().encode() for role, tokenizer in parts.tokenizers.items()
     }
     log = {LOG_FILE: parts.log} if parts.log else {}
     usage = provenance.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule ")[2]
@@ -143,8 +141,7 @@ def read(
             task=task,
             config=model_config,
             tokenizers={
-                role: model_folder.read_tokenizer(folder, config["tokenizers"][role], role)
-                for role in roles(model_config)
+                role: read_tokenizer(folder, config["tokenizers"][role], role) for role in roles(model_config)
             },
             extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
             origin=provenance.read_origin(folder),

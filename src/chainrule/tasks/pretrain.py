@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chainrule import config as settings
-from chainrule import model_folder
 from chainrule.api import resolve_tokenizer, split_settings
 from chainrule.data.encoded import EncodedText, batches_by_length
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import InputError
 from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.neural import weights
-from chainrule.neural.device import select_device
 from chainrule.neural.encoders import pretraining
 from chainrule.neural.encoders.encoder import TextEncoder, architecture
 from chainrule.neural.encoders.pretraining import PredictionMetrics, PretrainConfig, PretrainingNetwork
@@ -30,8 +28,9 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.encode import encode
-from chainrule.tokenizers.tokenizer import Tokenizer
+from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.device import select_device
 from chainrule.training.trainer import TrainingPlan
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ def _tokenizer(
 ) -> Tokenizer:
     choice = resolve_tokenizer(tokenizer, tokenizer_settings)
     if isinstance(choice, Path):
-        return model_folder.load_tokenizer(choice)
+        return load_tokenizer(choice)
     return tokenizer_training.train(corpus, choice, progress)
 
 

@@ -11,8 +11,8 @@ from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
-from chainrule.storage.manifest import JSON
 from chainrule.storage.provenance import Origin
+from chainrule.storage.verified_dir import JSON
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
@@ -70,7 +70,7 @@ def make_tokenizer(
     progress = as_progress(progress)
     choice = resolve_tokenizer(tokenizer, tokenizer_settings)
     if isinstance(choice, Path):
-        from chainrule.model_folder import load_tokenizer
+        from chainrule.tokenizers.tokenizer import load_tokenizer
 
         return load_tokenizer(choice)
     trained = tokenizer_training.train(Corpus.from_lines(list(lines)), choice, progress)

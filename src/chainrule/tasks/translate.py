@@ -22,7 +22,6 @@ from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.lm import Floats, Ids
 from chainrule.neural import weights
-from chainrule.neural.device import device_of, select_device
 from chainrule.neural.encoders import conditional_lm
 from chainrule.neural.encoders.conditional_lm import BATCH_SIZE, ConditionalLM, mean_nats
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
@@ -34,6 +33,7 @@ from chainrule.tasks.run_setup import digest_texts, identify, make_origin, make_
 from chainrule.text.parallel import SentencePairs, read_pairs
 from chainrule.tokenizers.tokenizer import Tokenizer
 from chainrule.training.batches import ExampleBatches
+from chainrule.training.device import device_of, select_device
 from chainrule.training.trainer import TrainingPlan
 
 if TYPE_CHECKING:

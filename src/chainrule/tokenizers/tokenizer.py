@@ -9,16 +9,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
+from chainrule.config import build_config, to_json
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
+from chainrule.storage import provenance, strict_json, verified_dir
+from chainrule.storage.provenance import CONFIG, TOKENIZER, Origin, translate_config_errors
+from chainrule.storage.verified_dir import VerifiedDir, read_json
 from chainrule.tokenizers import components, punctuation
-from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
+from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig, saved_settings
 
 CONTINUATION_PREFIX: Final = "##"  # WordPiece prefix of tokens that continue a word
 
@@ -351,3 +356,35 @@ def decode_bytes(name: str) -> str:
     """Decode a symbol in the byte alphabet to text."""
     alphabet = byte_alphabet()
     return bytes(alphabet[c] for c in name).decode("utf-8", errors="backslashreplace")
+
+
+def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: bool = False) -> None:
+    """Save a tokenizer to a folder; `force` as in `save`."""
+    files = {
+        TOKENIZER: tokenizer.to_json().encode(),
+        CONFIG: strict_json.dump({"tokenizer": to_json(tokenizer.config)}),
+    }
+    provenance.write(path, "tokenizer", files, origin, force=force)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load the tokenizer of a tokenizer folder or a model folder."""
+    folder = verified_dir.read(Path(path))
+    with translate_config_errors(folder):
+        config = read_json(folder, CONFIG)
+        saved = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})
+        tokenizer = read_tokenizer(folder, saved)
+    folder.verify_rest()
+    return tokenizer
+
+
+def read_tokenizer(folder: VerifiedDir, saved: dict[str, Any], role: str = "text") -> Tokenizer:
+    """Read the tokenizer of a model folder; a translator with two has the roles `source` and `target`."""
+    config = build_config(TokenizerConfig, saved_settings(saved), "tokenizer", is_saved=True)
+    name = tokenizer_file(role)
+    return Tokenizer.from_json(folder.bytes(name), config, str(folder.path / name))
+
+
+def tokenizer_file(role: str) -> str:
+    """Return the name of the file of a tokenizer."""
+    return TOKENIZER if role == "text" else f"tokenizer.{role}.json"

@@ -16,7 +16,7 @@ from safetensors.torch import save as write_tensors
 from torch import Tensor
 
 from chainrule.errors import InputError, ModelFileError, UsageError
-from chainrule.storage import atomic, manifest, strict_json, verified_dir
+from chainrule.storage import atomic, strict_json, verified_dir
 
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start anew"
@@ -56,7 +56,7 @@ def save(run_dir: Path, checkpoint: Checkpoint) -> None:
 
 def holds_model_or_run(run_dir: Path) -> bool:
     """Whether `run_dir` contains a finished model or a checkpoint."""
-    return os.path.lexists(run_dir / manifest.NAME) or os.path.lexists(run_dir / NAME)
+    return os.path.lexists(run_dir / verified_dir.MANIFEST) or os.path.lexists(run_dir / NAME)
 
 
 def load(run_dir: Path) -> Checkpoint | None:
@@ -72,7 +72,7 @@ def load(run_dir: Path) -> Checkpoint | None:
     try:
         return _read(target)
     except ModelFileError as error:
-        if error.remedy != manifest.REMEDY:
+        if error.remedy != verified_dir.REMEDY:
             raise
         raise ModelFileError(error.message, f"remove {target} to start anew") from error
 

@@ -2,12 +2,15 @@
 
 import dataclasses
 import math
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -22,9 +25,7 @@ from chainrule.training import checkpoint, diagnostics, optimizers, schedules
 from chainrule.training.batches import BatchSource, StreamBatches
 from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
 from chainrule.training.config import Averaging, Training
-from chainrule.training.flat_parameters import ParameterFields
 from chainrule.training.log import TrainLog
-from chainrule.training.signals import GracefulStop
 from chainrule.training.step import (
     CLIPPED,
     LARGEST_NORM,
@@ -35,8 +36,53 @@ from chainrule.training.step import (
     CudaGraphStepper,
     EagerStepper,
     Objective,
+    ParameterFields,
     TrainingStep,
 )
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class GracefulStop:
+    """Context manager that records the first SIGINT or SIGTERM; a second SIGINT interrupts at once.
+
+    Ignored signals stay ignored. Has no effect outside the main thread, where Python does not deliver signals.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None  # first signal received
+        self._interrupts = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                handler = signal.getsignal(number)
+                if handler not in (signal.SIG_IGN, None):  # None: installed outside Python, cannot be restored
+                    self._before[number] = handler
+                    signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def exit_if_signalled(self) -> None:
+        """Exit as the recorded signal would have; does nothing if there was none."""
+        if self.signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.signal is not None:
+            raise SystemExit(128 + self.signal)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+        self._interrupts += number == signal.SIGINT
+        if self._interrupts > 1:
+            raise KeyboardInterrupt
+
 
 PROGRESS_STEPS = 10_000  # resolution of the progress bar
 SATURATED = 0.99  # |h| above it counts as saturated

@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.applications.spelling.candidates import Candidates, Settings, alphabet, unigram_log_prior
+from chainrule.applications.spelling.candidates import Candidates, Settings, alphabet, find_words, unigram_log_prior
 from chainrule.applications.spelling.corrector import Corrector
 from chainrule.applications.spelling.noisy_channel import Channel, Misspelling, read_misspellings
-from chainrule.applications.spelling.words import find_words
 from chainrule.errors import ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus

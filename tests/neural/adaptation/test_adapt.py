@@ -10,9 +10,7 @@ from chainrule import api
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.model import Model
-from chainrule.neural.adaptation import Kind, adapt, cache, dynamic
-from chainrule.neural.adaptation.strided import strided_log_probs
-from chainrule.neural.adaptation.temperature import log_probs_at
+from chainrule.neural.adaptation import Kind, adapt, cache, dynamic, log_probs_at, strided_log_probs
 from chainrule.text.corpus import Corpus
 from neural.adaptation_models import WINDOW, encoded, make, some_ids
 

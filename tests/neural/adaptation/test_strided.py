@@ -7,7 +7,7 @@ import torch
 from chainrule.errors import UsageError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context
-from chainrule.neural.adaptation.strided import strided_log_probs
+from chainrule.neural.adaptation import strided_log_probs
 from neural.adaptation_models import WINDOW, WORDS, encoded, make, some_ids
 
 

@@ -6,7 +6,7 @@ import pytest
 from chainrule.data.encoded import EncodedText
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context
-from chainrule.neural.adaptation.temperature import log_probs_at, tune
+from chainrule.neural.adaptation import log_probs_at, tune_temperature
 from chainrule.neural.model import NeuralModel
 from neural.adaptation_models import CLOSED, WORDS, encoded, make, some_ids
 
@@ -47,9 +47,9 @@ def test_the_choice_is_that_of_the_whole_grid(drawn_at: float) -> None:
     model = make()
     text = drawn(model, 300, drawn_at)
     grid = [T / 100 for T in range(80, 131)]
-    assert tune(model, text) == grid[int(log_probs_at(model, text, grid).sum(axis=1).argmax())]
+    assert tune_temperature(model, text) == grid[int(log_probs_at(model, text, grid).sum(axis=1).argmax())]
     if drawn_at == 3.0:
-        assert tune(model, text) == 1.3
+        assert tune_temperature(model, text) == 1.3
 
 
 def test_the_impossible_stays_so_and_does_not_choose() -> None:
@@ -61,4 +61,4 @@ def test_the_impossible_stays_so_and_does_not_choose() -> None:
     assert np.argwhere(np.isneginf(log_p)).tolist() == [[k, 200] for k in range(51)]
     best = grid[int(np.delete(log_p, 200, axis=1).sum(axis=1).argmax())]
     assert best > 0.8  # where all are as good as −inf, the first is taken
-    assert tune(model, encoded(ids)) == best
+    assert tune_temperature(model, encoded(ids)) == best

@@ -15,7 +15,7 @@ from chainrule.lm import Batch, Ids, Vocabulary
 from chainrule.neural.encoders import conditional_lm
 from chainrule.neural.encoders.conditional_lm import ConditionalLM, attention_alignment, condition_on
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import limit_threads
 
 BOS, EOS = 0, 1
 VOCABULARY = Vocabulary(11, BOS, EOS, 2)

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule.lm import Vocabulary
-from chainrule.neural import device as precision
 from chainrule.neural.encoders import seq2seq
 from chainrule.neural.encoders.seq2seq import PairConfig, Seq2Seq
+from chainrule.training import device as precision
 
 VOCABULARY = Vocabulary(11, 0, 1, 2)
 SOURCE = torch.tensor([[5, 6, 7, 1], [8, 3, 4, 1]])

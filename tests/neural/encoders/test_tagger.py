@@ -8,12 +8,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ConfigError
 from chainrule.evaluation.tagging import Transitions, allowed_transitions
 from chainrule.lm import Vocabulary
 from chainrule.neural.encoders import tagger
 from chainrule.neural.encoders.tagger import TagBatch, TagCollator, TagConfig, TagNetwork, tag_loss
+from chainrule.neural.layers.char_cnn import CharVocabulary
 
 VOCABULARY = Vocabulary(8, 6, 7, 0)
 SPELLINGS = CharVocabulary(("a", "b", "c"))

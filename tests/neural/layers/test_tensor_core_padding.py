@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural import gru, lstm, rnn
-from chainrule.neural.layers import tensor_core_padding
+from chainrule.neural import gru, lstm, recurrent, rnn
 from chainrule.neural.recurrent import Layer
 
 LAYERS: dict[str, Any] = {
@@ -40,10 +39,10 @@ def read(layer: Layer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -
 
 def test_widths_of_eight_are_left_alone() -> None:
     x, h = torch.zeros(2, 3, 16), torch.zeros(1, 3, 8)
-    assert tensor_core_padding.is_aligned(x, (h,))
-    assert not tensor_core_padding.is_aligned(x[..., :15], (h,))
-    assert tensor_core_padding.pad_last_dim(x[..., :9]).shape == (2, 3, 16)
-    assert [w.shape for w in tensor_core_padding.pad_weights([torch.ones(12, 3), torch.ones(12)], 4)] == [
+    assert recurrent.is_aligned(x, (h,))
+    assert not recurrent.is_aligned(x[..., :15], (h,))
+    assert recurrent.pad_last_dim(x[..., :9]).shape == (2, 3, 16)
+    assert [w.shape for w in recurrent.pad_weights([torch.ones(12, 3), torch.ones(12)], 4)] == [
         (32, 8),
         (32,),
     ]

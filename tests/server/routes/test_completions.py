@@ -14,8 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 import chainrule
+from chainrule.decoding.detokenizer import StopStrings
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.stop_strings import StopStrings
 from chainrule.model import Model
 from chainrule.server.app import create_app
 from chainrule.server.errors import Limits

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.applications.spelling.candidates import Candidates, Settings
+from chainrule.applications.spelling.candidates import Candidates, Settings, Word, find_words
 from chainrule.applications.spelling.lattice import (
     CandidateLattices,
     DecodedLine,
@@ -21,7 +21,6 @@ from chainrule.applications.spelling.lattice import (
     search,
 )
 from chainrule.applications.spelling.noisy_channel import Channel
-from chainrule.applications.spelling.words import Word, find_words
 from chainrule.errors import InputError
 from chainrule.lm import Floats
 from chainrule.model import Model

@@ -12,8 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from chainrule.applications.spelling.candidates import Arcs, Candidates
-from chainrule.applications.spelling.words import Word
+from chainrule.applications.spelling.candidates import Arcs, Candidates, Word
 from chainrule.lm import AnyModel, Batch, Floats, Ids
 from chainrule.ngram.engine import check_scores
 from chainrule.ngram.model import NgramState

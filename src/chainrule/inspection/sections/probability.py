@@ -18,8 +18,7 @@ from chainrule.analysis.predictions import Disagreement, Orders, PredictionRecor
 from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Batch, Floats
-from chainrule.ngram.backoff_trace import REASONS, trace_backoff
-from chainrule.ngram.model import NgramModel
+from chainrule.ngram.model import REASONS, NgramModel, trace_backoff
 from chainrule.plots.html import bold, to_printable
 from chainrule.progress import Progress, silent
 

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Floats
-from chainrule.neural.device import exact_inference
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel
 from chainrule.neural.probes.hidden_states import hidden_states
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
+from chainrule.training.device import exact_inference
 
 SIZE = 2000  # N
 BLOCK = 512  # query tokens per batch

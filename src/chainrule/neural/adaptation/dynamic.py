@@ -16,12 +16,11 @@ from torch import Tensor
 
 from chainrule.data.encoded import EncodedText, line_batches
 from chainrule.lm import Floats, Ids, Mask
-from chainrule.neural.device import exact_inference
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Tensors
 from chainrule.progress import Progress, silent
-from chainrule.training.flat_parameters import FlatParameters
-from chainrule.training.step import capture_graph, ignore_capture_warnings
+from chainrule.training.device import exact_inference
+from chainrule.training.step import FlatParameters, capture_graph, ignore_capture_warnings
 
 SegmentFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
 """Inputs (B, T), targets (B, T), state -> scores (B, T), new state."""

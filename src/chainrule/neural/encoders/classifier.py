@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from chainrule.data.encoded import batches_by_length
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.encoder import EncoderConfig, EncoderOutput, Family, TextEncoder
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
@@ -24,8 +23,8 @@ from chainrule.neural.layers.transformer_block import dropout_rate
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
-from chainrule.training import threads
 from chainrule.training.batches import pad_to_device
+from chainrule.training.device import device_of, exact_inference, limit_threads
 
 BATCH_SIZE = 64  # texts per batch
 
@@ -179,7 +178,7 @@ def log_probs(network: TextClassifier, texts: Sequence[Ids], progress: Progress 
     for i, rows in enumerate(batches_by_length([len(text) for text in texts], BATCH_SIZE)):
         progress("classifying", i * BATCH_SIZE, len(texts))
         ids, mask = pad_to_device([texts[i] for i in rows.tolist()], network.vocabulary.eos, device_of(network))
-        with exact_inference(), threads.limit_threads(network.largest_matmul(*ids.shape)):
+        with exact_inference(), limit_threads(network.largest_matmul(*ids.shape)):
             log_p[rows] = network(ids, mask).double().log_softmax(dim=-1).cpu().numpy()
     return check_outputs(log_p, network)
 

@@ -7,14 +7,13 @@ import torch
 
 from chainrule.data.encoded import batches_by_length
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.seq2seq import PairBatch, PairCollator, PairConfig, PairNetwork, Seq2Seq
 from chainrule.neural.encoders.transformer_seq2seq import EncoderDecoder
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel, NeuralState
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.training.batches import pad_to_device
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import device_of, exact_inference, limit_threads
 
 BATCH_SIZE = 64  # pairs per batch
 

@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, architecture
 from chainrule.neural.layers.output import make_output
 from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.weights import check_outputs
-from chainrule.training import threads
+from chainrule.training.device import device_of, exact_inference, limit_threads, use_all_threads
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # shares of the chosen words; the rest are kept (Devlin et al. 2019)
 FIXED_SEED = 0  # of the masks in evaluation: the same at each call
@@ -250,9 +249,9 @@ def _scores(network: PretrainingNetwork, batch: TextBatch) -> tuple[Floats, Floa
     """(N,) −log p(target), (N,) 1 if the target is the most probable word."""
     rows = max(1, LOG_PROBS_AT_ONCE // network.vocabulary.size)
     log_probs, right = [], []
-    with exact_inference(), threads.limit_threads(network.largest_matmul(*batch.inputs.shape)):
+    with exact_inference(), limit_threads(network.largest_matmul(*batch.inputs.shape)):
         for hidden, targets in zip(network(batch).split(rows), batch.targets.split(rows), strict=True):
-            with threads.use_all_threads(hidden.numel() * network.vocabulary.size):
+            with use_all_threads(hidden.numel() * network.vocabulary.size):
                 log_p = network.output.log_probs(hidden)
             log_probs.append(log_p.gather(1, targets[:, None])[:, 0])
             right.append(log_p.argmax(dim=-1) == targets)

@@ -15,7 +15,6 @@ from torch.nn.functional import embedding, linear, pad
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Ids, Vocabulary
-from chainrule.neural.device import cast
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, make_layer
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import AttentionScore, additive_score
@@ -23,6 +22,7 @@ from chainrule.neural.layers.output import make_output
 from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.training.batches import pad_to_device, to_device
+from chainrule.training.device import cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

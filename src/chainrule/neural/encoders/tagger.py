@@ -16,20 +16,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chainrule.data.char_vocabulary import CharVocabulary
 from chainrule.errors import ConfigError
 from chainrule.evaluation.tagging import Transitions
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
 from chainrule.neural.config import LARGEST
-from chainrule.neural.device import exact_inference
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, add_boundaries
-from chainrule.neural.layers.char_cnn import CharCNN
+from chainrule.neural.layers.char_cnn import CharCNN, CharVocabulary
 from chainrule.neural.layers.crf import CRF, IndependentTags
 from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
-from chainrule.training import threads
 from chainrule.training.batches import pad_to_device
+from chainrule.training.device import exact_inference, limit_threads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +185,7 @@ def marginals(network: TagNetwork, batch: TagBatch) -> list[Floats]:
 @contextmanager
 def _tag_scores(network: TagNetwork, batch: TagBatch) -> Iterator[Tensor]:
     """(B, T, K) tag scores, with threads limited for small batches."""
-    with exact_inference(), threads.limit_threads(network.largest_matmul(*batch.inputs.shape)):
+    with exact_inference(), limit_threads(network.largest_matmul(*batch.inputs.shape)):
         scores = network(batch.inputs, batch.mask, batch.spellings, batch.word_index)
         check_outputs(scores[batch.mask].double().cpu().numpy(), network, allow_neg_inf=False)
         yield scores

@@ -15,8 +15,7 @@ from torch.nn.functional import pad
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.config import Architecture
-from chainrule.neural.device import cast, compute_dtype
-from chainrule.training.threads import use_all_threads
+from chainrule.training.device import cast, compute_dtype, use_all_threads
 
 PIECE_ON_CPU = 1 << 22  # logits per chunk: fits the CPU cache, yet large enough for efficient products
 PIECE_ON_GPU = 1 << 27

@@ -20,7 +20,6 @@ from torch.nn.functional import embedding
 from chainrule.analysis.gates import LayerStates
 from chainrule.data.encoded import EncodedText, group_by_length
 from chainrule.lm import Floats, Ids
-from chainrule.neural.device import exact_inference
 from chainrule.neural.encoders.encoder import reorder, reversed_positions
 from chainrule.neural.encoders.pretraining import BidirectionalLM, MaskedLM
 from chainrule.neural.feedforward import Feedforward
@@ -30,7 +29,7 @@ from chainrule.neural.recurrent import Layer, RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import exact_inference, limit_threads
 
 MOST_BYTES = 1 << 28  # memory limit for the arrays of all models together
 STEPS_AT_ONCE = 256  # steps of a stream between copies of the recorded values

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from chainrule.analysis.attention import AttentionRecord, Kind
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.encoder import TextEncoder, TransformerEncoder
 from chainrule.neural.encoders.seq2seq import PairNetwork, Seq2Seq
 from chainrule.neural.encoders.transformer_seq2seq import EncoderDecoder
@@ -32,7 +31,7 @@ from chainrule.neural.probes.activations import capture_inputs
 from chainrule.neural.probes.hidden_states import context_spans
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import device_of, exact_inference, limit_threads
 
 LARGEST_PIECE = 1 << 21  # largest number of (H, T, S) weights in memory at once
 LARGEST_SUM = 1 << 26  # largest number of (T, S, D) sums of additive attention

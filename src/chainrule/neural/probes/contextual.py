@@ -16,13 +16,12 @@ import torch
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.lm import Floats, Ids
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.encoder import add_boundaries
 from chainrule.neural.probes import activations
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.tokenizers.tokenizer import Tokenizer, split_words
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import device_of, exact_inference, limit_threads
 
 TOKENS_AT_ONCE = 1 << 13
 

@@ -23,7 +23,6 @@ from chainrule.analysis.gradient_flow import GradientFlow, Quantity
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
-from chainrule.neural.device import exact_inference
 from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.gru import GRULayer
 from chainrule.neural.layers.attention import PIECE
@@ -36,7 +35,7 @@ from chainrule.neural.recurrent import Layer, RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import exact_inference, limit_threads
 
 Loss = Callable[[Tensor], Tensor]
 """Hidden states (B, T, D) -> scalar loss."""

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from chainrule.data.encoded import EncodedText, group_by_length
 from chainrule.lm import Ids
-from chainrule.neural.device import exact_inference
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel
+from chainrule.training.device import exact_inference
 
 HIDDEN_CHUNK_TOKENS = 1 << 13
 

@@ -14,7 +14,7 @@ from chainrule.errors import ChainruleError
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.progress import Progress, silent
-from chainrule.training.threads import limit_threads
+from chainrule.training.device import limit_threads
 
 SMALL = 0.1  # small initialisation: uniform within ± this / √D
 SEED = 0

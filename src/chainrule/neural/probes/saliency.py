@@ -9,9 +9,9 @@ from torch.func import functional_call
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids
-from chainrule.neural.device import device_of, exact_inference
 from chainrule.neural.encoders.classifier import TextClassifier
 from chainrule.neural.weights import check_outputs
+from chainrule.training.device import device_of, exact_inference
 
 STEPS = 32  # points of the path from zero vectors to those of the text
 

@@ -22,12 +22,12 @@ from chainrule.decoding.detokenizer import (
     DrawSpelling,
     IncrementalDetokenizer,
     SpellingSampler,
+    StopStrings,
     resolve_speller,
     spawn_spelling_generators,
     stop_check,
 )
 from chainrule.decoding.settings import Decoding
-from chainrule.decoding.stop_strings import StopStrings
 from chainrule.errors import ChainruleError, ConfigError
 from chainrule.model import Model
 from chainrule.server.errors import ApiError, Limits
