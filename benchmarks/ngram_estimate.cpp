@@ -5,29 +5,26 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "text/encode.hpp"
-#include "text/words.hpp"
+#include "text/scan.hpp"
 
 namespace chainrule {
 
 // Words are numbered from 1 by descending count; 0 is <unk>, the last two are <s> and </s>.
 std::uint64_t rows_of(const std::string& file, std::size_t order, std::size_t threads) {
     const PlainText text({file});
-    std::optional<WordCounts> counted = count_words(text, {}, threads);
-    if (!counted) throw Error(file + " is not plain text");
-    const auto V = static_cast<std::uint32_t>(counted->words.size() + 3);
-    WordEncoding encoding{std::move(counted->words), {}, 0, static_cast<std::int32_t>(V - 1)};
-    encoding.ids.resize(V - 3);
-    for (std::size_t i = 0; i < counted->order.size(); ++i) {
-        encoding.ids[counted->order[i]] = static_cast<std::int32_t>(i + 1);
-    }
-    const std::optional<EncodedText> encoded = encode_words(text, encoding, "", threads);
-    if (!encoded) throw Error(file + " is not plain text");
-    const std::span<const std::int32_t> ids(encoded->ids.data(), encoded->ids.size());
+    std::optional<TextScan> scan = scan_text(text, {}, {}, threads);
+    if (!scan) throw Error(file + " is not plain text");
+    const std::vector<std::uint32_t>& order = scan->words().order;
+    const auto V = static_cast<std::uint32_t>(order.size() + 3);
+    std::vector<std::int32_t> id_of_word(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) id_of_word[order[i]] = static_cast<std::int32_t>(i + 1);
+    const ScannedIds encoded = scan->encode(id_of_word, 0, static_cast<std::int32_t>(V - 1), threads);
+    const std::span<const std::int32_t> ids(encoded.ids.data(), encoded.ids.size());
     Counts counts = count_ngrams(make_tokens(ids, V, V - 2, V - 1, false), order, threads);
     std::uint64_t rows = 0;
     for (const TableLevel& level : estimate_kneser_ney(std::move(counts), threads).levels)

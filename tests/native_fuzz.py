@@ -206,7 +206,16 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         (core.count_plain_words, {"files": text, "threads": 1}),
         (
             core.encode_plain_words,
-            {"files": text, "known": {"a": 3}, "unk": 0, "eos": 2, "threads": 1, "ids_file": b""},
+            {"files": text, "known": {"a": 3}, "unk": 0, "eos": 2, "threads": 1}
+            | {"ids_file": str(pool.path()).encode()},
+        ),
+        (
+            core.scan_plain_text,
+            {"files": text, "threads": 1, "placeholder": None, "shortest": 1, "size": 8, "update": nothing},
+        ),
+        (
+            core.scan_plain_text(text, 1).encode,
+            {"known": {"a": 3}, "unk": 0, "eos": 2, "threads": 1},
         ),
         (core.sketch_plain_lines, {"files": text, "shortest": 1, "size": 8, "threads": 1}),
         (core.kernel_bag, kernel),

@@ -6,10 +6,12 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"
+#include "text/scan.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 
@@ -63,6 +66,13 @@ nb::ndarray<nb::numpy, std::int32_t> array_of_ids(UninitializedBuffer<std::int32
     return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
 }
 
+nb::dict counts_of(const WordCounts& words) {
+    nb::dict counts;
+    for (const std::uint32_t number : words.order)
+        counts[text_of(words.words.word(number))] = nb::int_(words.counts[number]);
+    return counts;
+}
+
 nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
                  const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
@@ -74,10 +84,7 @@ nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
         word_counts = count_words(text, splitting, n);
     }
     if (!word_counts) return nb::none();
-    nb::dict counts;
-    for (const std::uint32_t number : word_counts->order)
-        counts[text_of(word_counts->words.word(number))] = nb::int_(word_counts->counts[number]);
-    return counts;
+    return counts_of(*word_counts);
 }
 
 std::int32_t id_of(nb::handle id) {
@@ -100,7 +107,7 @@ WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle e
     return encoding;
 }
 
-nb::list spellings_of(const EncodedText& text) {
+nb::list spellings_of(const EncodedFile& text) {
     std::vector<std::vector<nb::object>> tables;
     for (const WordTable& table : text.spelled) {
         std::vector<nb::object>& words = tables.emplace_back();
@@ -119,21 +126,73 @@ nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb
     encoding.splitting = Splitting::of(placeholder);
     const std::string file(ids_file.c_str(), ids_file.size());
     PlainText text = plain_text(files);
-    std::optional<EncodedText> encoded;
+    std::optional<EncodedFile> encoded;
     {
         const nb::gil_scoped_release free;
         encoded = encode_words(text, encoding, file, n);
     }
     if (!encoded) return nb::none();
     nb::dict result;
-    result["words"] = encoded->measures.words;
-    result["lines"] = encoded->measures.lines;
-    result["characters"] = encoded->measures.characters;
-    result["bytes"] = encoded->measures.bytes;
+    result["words"] = encoded->sizes.words;
+    result["lines"] = encoded->sizes.lines;
+    result["characters"] = encoded->sizes.characters;
+    result["bytes"] = encoded->sizes.bytes;
     result["spellings"] = spellings_of(*encoded);
-    result["ids"] = nb::none();
-    if (file.empty()) result["ids"] = array_of_ids(std::move(encoded->ids));
     return result;
+}
+
+// `update`, if not None, receives the text in order as memory views that are valid during the call.
+nb::object scan(const std::vector<nb::bytes>& files, std::int64_t threads,
+                const std::optional<std::string>& placeholder, std::size_t shortest, std::size_t size,
+                nb::handle update) {
+    const std::size_t n = workers(threads);
+    const Splitting splitting = Splitting::of(placeholder);
+    PlainText text = plain_text(files);
+    std::function<void(std::string_view)> on_lines;
+    if (!update.is_none()) {
+        on_lines = [update](std::string_view lines) {
+            const nb::gil_scoped_acquire held;
+            // PyMemoryView_FromMemory takes a non-const pointer; the view is read-only.
+            PyObject* const view = PyMemoryView_FromMemory(const_cast<char*>(lines.data()),
+                                                           static_cast<Py_ssize_t>(lines.size()), PyBUF_READ);
+            if (!view) throw nb::python_error();
+            update(nb::steal(view));
+        };
+    }
+    std::optional<TextScan> result;
+    {
+        const nb::gil_scoped_release free;
+        result = scan_text(text, splitting, {shortest, size}, n, on_lines);
+    }
+    if (!result) return nb::none();
+    return nb::cast(std::move(*result));
+}
+
+// Ids of the scanned text, and the spellings of its unknown words in text order.
+nb::tuple encode_scan(TextScan& scan, const nb::dict& known, nb::handle unk, nb::handle eos,
+                      std::int64_t threads) {
+    const std::size_t n = workers(threads);
+    const std::int32_t unknown = id_of(unk), end = id_of(eos);
+    const WordTable& words = scan.words().words;
+    std::vector<std::int32_t> ids(words.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        PyObject* const id = PyDict_GetItemWithError(known.ptr(), text_of(words.word(i)).ptr());
+        if (!id && PyErr_Occurred()) throw nb::python_error();
+        ids[i] = id ? id_of(id) : unknown;
+    }
+    ScannedIds result;
+    {
+        const nb::gil_scoped_release free;
+        result = scan.encode(ids, unknown, end, n);
+    }
+    std::unordered_map<std::uint32_t, nb::object> spelled;
+    nb::list spellings;
+    for (const std::uint32_t number : result.unknown) {
+        nb::object& spelling = spelled[number];
+        if (!spelling.is_valid()) spelling = text_of(words.word(number));
+        spellings.append(spelling);
+    }
+    return nb::make_tuple(array_of_ids(std::move(result.ids)), spellings);
 }
 
 // Tokens of a line with joiners, and their begin and end in characters.
@@ -170,7 +229,7 @@ nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std
     std::optional<Sketch> line_sketch;
     {
         const nb::gil_scoped_release free;
-        line_sketch = sketch_lines(text, shortest, size, n);
+        line_sketch = sketch_lines(text, {shortest, size}, n);
     }
     if (!line_sketch) return nb::none();
     const std::size_t length = line_sketch->hashes.size();
@@ -202,11 +261,35 @@ void bind_text(nb::module_& module) {
                nb::arg("placeholder") = nb::none(),
                "Count the words of these files, by descending count, ties by code "
                "points; None if the text is not plain.");
+    module.def("encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"),
+               nb::arg("eos"), nb::arg("threads"), nb::arg("ids_file"), nb::arg("placeholder") = nb::none(),
+               "Encode the words of these files with `eos` after each line and write the ids to `ids_file` "
+               "as int32; "
+               "returns the counts of EncodedText, or None if the text is not plain.");
+    nb::class_<TextScan>(module, "TextScan", "The words of a text in order, and its counts, from one pass.")
+        .def_prop_ro(
+            "counts", [](const TextScan& scan) { return counts_of(scan.words()); },
+            "Count by word, by descending count, ties by code points.")
+        .def_prop_ro("words", [](const TextScan& scan) { return scan.sizes().words; })
+        .def_prop_ro("lines", [](const TextScan& scan) { return scan.sizes().lines; })
+        .def_prop_ro("characters", [](const TextScan& scan) { return scan.sizes().characters; })
+        .def_prop_ro("bytes", [](const TextScan& scan) { return scan.sizes().bytes; })
+        .def_prop_ro(
+            "sketch",
+            [](const TextScan& scan) {
+                std::vector<std::uint64_t> hashes = scan.sketch().hashes;
+                const std::size_t length = hashes.size();
+                return to_numpy_array(std::move(hashes), {length});
+            },
+            nb::rv_policy::automatic)
+        .def("encode", &encode_scan, nb::arg("known"), nb::arg("unk"), nb::arg("eos"), nb::arg("threads"),
+             "Return the ids with `eos` after each line, and the spellings of unknown words in text order; "
+             "may be called once.");
     module.def(
-        "encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"), nb::arg("eos"),
-        nb::arg("threads"), nb::arg("ids_file") = nb::bytes(""), nb::arg("placeholder") = nb::none(),
-        "Encode the words of these files with `eos` after each line, as an array or written to `ids_file` "
-        "as int32, with the statistics of Encoded; None if the text is not plain.");
+        "scan_plain_text", &scan, nb::arg("files"), nb::arg("threads"), nb::arg("placeholder") = nb::none(),
+        nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
+        "Read these files once: a TextScan with a sketch of at most `size` lines; `update` receives the "
+        "text in order, as hashlib's does. None if the text is not plain.");
     module.def("sketch_plain_lines", &sketch, nb::arg("files"), nb::arg("shortest"), nb::arg("size"),
                nb::arg("threads"),
                "The smallest hashes of lines of `shortest` characters or more, and the number of lines; None "

@@ -10,6 +10,7 @@
 #include "text/encode.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
+#include "text/scan.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 
@@ -106,17 +107,14 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     encoding.words.add(Word::of("a"));
     encoding.words.add(Word::of("b"));
     const std::vector<std::int32_t> expected{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
-    const std::optional<EncodedText> result = encode_words(text, encoding, "", threads);
-    check(std::equal(expected.begin(), expected.end(), result->ids.begin(), result->ids.end()), "ids");
+    const std::optional<EncodedFile> result = encode_words(text, encoding, numbers.name(), threads);
     std::string spelled;
     for (const auto& [table, number] : result->spellings)
         spelled += std::string(result->spelled[table].word(number)) + " ";
     check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in their order: " + spelled);
     // "b a b", "", "a longer-than-eight b", "z longer-than-eight": 5 + 0 + 21 + 19, and four line ends.
-    check(result->measures.words == 8 && result->measures.lines == 4, "words and lines");
-    check(result->measures.characters == 49 && result->measures.bytes == 49, "characters and bytes");
-
-    check(encode_words(text, encoding, numbers.name(), threads)->ids.size() == 0, "not in memory");
+    check(result->sizes.words == 8 && result->sizes.lines == 4, "words and lines");
+    check(result->sizes.characters == 49 && result->sizes.bytes == 49, "characters and bytes");
     std::vector<std::int32_t> read(expected.size() + 1);
     std::ifstream in(numbers.name(), std::ios::binary);
     in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
@@ -124,6 +122,33 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(std::equal(expected.begin(), expected.end(), read.begin()), "the same in the file");
     check_fails([&] { encode_words(text, encoding, "/nowhere/ids", threads); },
                 "/nowhere/ids cannot be written");
+
+    // One scan gives the same counts, ids, spellings and sizes, and passes the text on in order.
+    std::string passed_on;
+    std::optional<TextScan> scan =
+        scan_text(text, {}, {1, 10}, threads, [&](std::string_view lines) { passed_on += lines; });
+    check(passed_on == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "the text in order");
+    order.clear();
+    for (const std::uint32_t i : scan->words().order)
+        order +=
+            std::string(scan->words().words.word(i)) + "=" + std::to_string(scan->words().counts[i]) + " ";
+    check(order == "b=3 a=2 longer-than-eight=2 z=1 ", "counts of the scan: " + order);
+    check(scan->sizes().words == 8 && scan->sizes().lines == 4, "words and lines of the scan");
+    check(scan->sizes().characters == 49 && scan->sizes().bytes == 49, "characters and bytes of the scan");
+    check(scan->sketch().hashes == sketch_lines(text, {1, 10}, threads)->hashes, "sketch of the scan");
+    check(scan->sketch().lines == 4, "lines of the sketch");
+    std::vector<std::int32_t> ids(scan->words().counts.size(), 0);
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (scan->words().words.word(i) == "a") ids[i] = 7;
+        if (scan->words().words.word(i) == "b") ids[i] = 5;
+    }
+    const ScannedIds encoded = scan->encode(ids, 0, 9, threads);
+    check(std::equal(expected.begin(), expected.end(), encoded.ids.begin(), encoded.ids.end()), "ids");
+    spelled.clear();
+    for (const std::uint32_t number : encoded.unknown)
+        spelled += std::string(scan->words().words.word(number)) + " ";
+    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words of the scan: " + spelled);
+    check_fails([&] { scan->encode(ids, 0, 9, threads); }, "the text is already encoded; scan it again");
 }
 
 void sketches(std::size_t threads) {
@@ -131,8 +156,8 @@ void sketches(std::size_t threads) {
     write(file.name(), "two lines\n\ntwo lines\nshort\nanother one\n");
     const PlainText text({file.name()}, 4);
     const std::uint64_t one = blake2b_64("two lines"), two = blake2b_64("another one");
-    const std::optional<Sketch> both = sketch_lines(text, 6, 5, threads),
-                                least = sketch_lines(text, 6, 1, threads);
+    const std::optional<Sketch> both = sketch_lines(text, {6, 5}, threads),
+                                least = sketch_lines(text, {6, 1}, threads);
     check(both->lines == 5, "lines");
     check(both->hashes == std::vector{std::min(one, two), std::max(one, two)}, "each line once, ascending");
     check(least->hashes == std::vector{std::min(one, two)}, "the smallest");

@@ -1,4 +1,3 @@
-// A file of ids written by several threads at given positions.
 #include "text/encode.hpp"
 
 #include <algorithm>
@@ -19,6 +18,7 @@ namespace chainrule {
 
 namespace {
 
+// A file of ids written by several threads at given positions.
 class WordIdOutput {
   public:
     explicit WordIdOutput(const std::string& file) : file_(file), out_(file, std::ios::binary) { check(); }
@@ -153,13 +153,6 @@ bool encode_piece(std::string_view lines, const WordEncoding& encoding, std::spa
     return at == into.size();
 }
 
-// Sizes as if words were separated by one blank and lines ended with one LF.
-TextCounts measures_of(const TextSize& whole, const std::vector<PieceResult>& results) {
-    std::uint64_t between = whole.words + whole.lines;
-    for (const PieceResult& piece : results) between -= piece.filled;
-    return {whole.words, whole.lines, whole.characters + between, whole.letters + between};
-}
-
 }  // namespace
 
 TextSize measure_text(std::string_view lines) {
@@ -182,38 +175,33 @@ TextSize measure_text(std::string_view lines) {
     return found;
 }
 
-std::optional<EncodedText> encode_words(const PlainText& text, const WordEncoding& encoding,
+std::optional<EncodedFile> encode_words(const PlainText& text, const WordEncoding& encoding,
                                         const std::string& file, std::size_t threads) {
     const std::optional<Plan> planned = plan(text, encoding.splitting, threads);
     if (!planned) return {};
-    EncodedText result;
+    EncodedFile result;
     result.spelled.resize(std::max<std::size_t>(threads, 1));
-    std::optional<WordIdOutput> output;
-    if (file.empty()) {
-        result.ids = UninitializedBuffer<std::int32_t>(planned->begins.back());
-    } else {
-        output.emplace(file);
-    }
+    WordIdOutput output(file);
     std::vector<PieceResult> results(text.pieces());
     std::atomic<bool> is_same{true};
     const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
         const std::uint64_t begin = planned->begins[piece], size = planned->begins[piece + 1] - begin;
-        std::vector<std::int32_t> ids_of_piece(output ? size : 0);
-        const std::span<std::int32_t> into =
-            output ? std::span(ids_of_piece) : std::span(result.ids.data() + begin, size);
+        std::vector<std::int32_t> ids_of_piece(size);
         results[piece].thread = static_cast<std::uint32_t>(thread);
         std::string buffer;
-        if (!encode_piece(encoding.splitting.apply(lines, buffer), encoding, into, result.spelled[thread],
-                          results[piece]))
+        if (!encode_piece(encoding.splitting.apply(lines, buffer), encoding, ids_of_piece,
+                          result.spelled[thread], results[piece]))
             is_same = false;
-        if (output) output->write(begin, ids_of_piece);
+        output.write(begin, ids_of_piece);
     };
     if (!for_each_piece(text, threads, encode) || !is_same) return {};
-    if (output) output->close();
-    result.measures = measures_of(planned->whole, results);
+    output.close();
+    std::uint64_t filled = 0;
     for (const PieceResult& piece : results) {
+        filled += piece.filled;
         for (const std::uint32_t number : piece.unknown) result.spellings.emplace_back(piece.thread, number);
     }
+    result.sizes.add(planned->whole, filled);
     return result;
 }
 

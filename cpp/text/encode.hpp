@@ -1,4 +1,4 @@
-// Encodes plain text files as word ids.
+// Encodes plain text files as word ids in a file, with the vocabulary known.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"
 #include "text/word_table.hpp"
@@ -34,22 +33,33 @@ struct WordEncoding {
     Splitting splitting = {};
 };
 
-// Counts as if words were separated by one blank and each line ended with one LF (Tally of encode.py).
+// Counts as if words were separated by one blank and each line ended with one LF (TextCounts of encode.py).
 struct TextCounts {
     std::uint64_t words = 0, lines = 0, characters = 0, bytes = 0;
+
+    // `filled`: number of non-empty lines.
+    void add(const TextSize& size, std::uint64_t filled) {
+        const std::uint64_t between = size.words + size.lines - filled;
+        add({size.words, size.lines, size.characters + between, size.letters + between});
+    }
+    void add(const TextCounts& other) {
+        words += other.words;
+        lines += other.lines;
+        characters += other.characters;
+        bytes += other.bytes;
+    }
 };
 
-struct EncodedText {
-    TextCounts measures;
-    UninitializedBuffer<std::int32_t> ids;  // empty if written to a file
+struct EncodedFile {
+    TextCounts sizes;
     // Spellings of unknown words in text order: (table, number in the table).
     std::vector<WordTable> spelled;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;
 };
 
-// Returns ids with `end` after each line, in an array or written to `file` if it is not empty. Returns
-// nothing if the text is not plain; the file is then missing or incomplete.
-std::optional<EncodedText> encode_words(const PlainText& text, const WordEncoding& encoding,
+// Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text.
+// Returns nothing if the text is not plain; the file is then missing or incomplete.
+std::optional<EncodedFile> encode_words(const PlainText& text, const WordEncoding& encoding,
                                         const std::string& file, std::size_t threads);
 
 }  // namespace chainrule

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 #include "text/utf8.hpp"
@@ -81,33 +80,6 @@ void compress(State& h, const unsigned char* block, std::uint64_t read, bool is_
     for (std::size_t i = 0; i < 8; ++i) h[i] ^= v[i] ^ v[i + 8];
 }
 
-// Keeps the `size` smallest numbers; larger ones than the bound are skipped.
-class Smallest {
-  public:
-    explicit Smallest(std::size_t size = 0) : size_(size) {}
-
-    void add(std::uint64_t value) {
-        if (value > bound_) return;
-        hashes_.push_back(value);
-        if (hashes_.size() >= 4 * size_ + 16) shrink();
-    }
-
-    void shrink() {
-        std::sort(hashes_.begin(), hashes_.end());
-        hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
-        if (hashes_.size() < size_ || hashes_.empty()) return;
-        hashes_.resize(size_);
-        if (size_) bound_ = hashes_.back();
-    }
-
-    const std::vector<std::uint64_t>& hashes() const { return hashes_; }
-
-  private:
-    std::size_t size_;
-    std::uint64_t bound_ = std::numeric_limits<std::uint64_t>::max();
-    std::vector<std::uint64_t> hashes_;
-};
-
 }  // namespace
 
 std::uint64_t blake2b_64(std::string_view data) {
@@ -122,28 +94,46 @@ std::uint64_t blake2b_64(std::string_view data) {
     return h[0];
 }
 
-std::optional<Sketch> sketch_lines(const PlainText& text, std::size_t shortest, std::size_t size,
-                                   std::size_t threads) {
-    threads = std::max<std::size_t>(threads, 1);
-    std::vector<Smallest> parts(threads, Smallest(size));
-    std::vector<std::uint64_t> lines_of(text.pieces());
-    const bool is_plain =
-        for_each_piece(text, threads, [&](std::size_t thread, std::size_t piece, std::string_view lines) {
-            for_each_line(lines, [&](std::string_view line) {
-                ++lines_of[piece];
-                if (line.size() >= shortest && count_characters(line) >= shortest)
-                    parts[thread].add(blake2b_64(line));
-            });
-        });
-    if (!is_plain) return {};
-    Smallest all(size);
-    for (const Smallest& part : parts) {
-        for (const std::uint64_t value : part.hashes()) all.add(value);
+void LineSketcher::add_hash(std::uint64_t value) {
+    if (value > bound_) return;
+    hashes_.push_back(value);
+    if (hashes_.size() >= 4 * size_.size + 16) shrink();
+}
+
+void LineSketcher::add(std::string_view lines) {
+    for_each_line(lines, [&](std::string_view line) {
+        ++lines_;
+        if (size_.size && line.size() >= size_.shortest && count_characters(line) >= size_.shortest)
+            add_hash(blake2b_64(line));
+    });
+}
+
+void LineSketcher::shrink() {
+    std::sort(hashes_.begin(), hashes_.end());
+    hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
+    if (hashes_.size() < size_.size || hashes_.empty()) return;
+    hashes_.resize(size_.size);
+    bound_ = hashes_.back();
+}
+
+Sketch merge_sketches(const std::vector<LineSketcher>& parts) {
+    LineSketcher all(parts.front().size_);
+    std::uint64_t lines = 0;
+    for (const LineSketcher& part : parts) {
+        for (const std::uint64_t value : part.hashes_) all.add_hash(value);
+        lines += part.lines_;
     }
     all.shrink();
-    Sketch result{all.hashes(), 0};
-    for (const std::uint64_t lines : lines_of) result.lines += lines;
-    return result;
+    return {std::move(all.hashes_), lines};
+}
+
+std::optional<Sketch> sketch_lines(const PlainText& text, const SketchSize& size, std::size_t threads) {
+    std::vector<LineSketcher> parts(std::max<std::size_t>(threads, 1), LineSketcher(size));
+    const bool is_plain = for_each_piece(
+        text, threads,
+        [&](std::size_t thread, std::size_t, std::string_view lines) { parts[thread].add(lines); });
+    if (!is_plain) return {};
+    return merge_sketches(parts);
 }
 
 }  // namespace chainrule

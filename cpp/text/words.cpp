@@ -8,18 +8,7 @@ namespace chainrule {
 
 namespace {
 
-struct Counted {
-    WordTable words;
-    std::vector<std::uint64_t> counts;
-
-    void add(const Word& word, std::uint64_t times) {
-        const std::uint32_t number = words.add(word);
-        if (number == counts.size()) counts.push_back(0);
-        counts[number] += times;
-    }
-};
-
-std::vector<std::uint32_t> by_frequency(const Counted& all) {
+std::vector<std::uint32_t> by_frequency(const WordCounter& all) {
     std::vector<std::uint32_t> order(all.counts.size());
     std::iota(order.begin(), order.end(), 0);
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -31,24 +20,35 @@ std::vector<std::uint32_t> by_frequency(const Counted& all) {
 
 }  // namespace
 
+WordCounts merge_counters(std::vector<WordCounter>& parts, std::vector<std::vector<std::uint32_t>>* numbers) {
+    WordCounter& all = parts.front();
+    if (numbers) {
+        numbers->resize(parts.size());
+        numbers->front().resize(all.counts.size());
+        std::iota(numbers->front().begin(), numbers->front().end(), 0);
+    }
+    for (std::size_t t = 1; t < parts.size(); ++t) {
+        for (std::size_t i = 0; i < parts[t].counts.size(); ++i) {
+            const std::uint32_t number = all.add(Word::of(parts[t].words.word(i)), parts[t].counts[i]);
+            if (numbers) (*numbers)[t].push_back(number);
+        }
+        parts[t] = WordCounter();
+    }
+    std::vector<std::uint32_t> order = by_frequency(all);
+    return WordCounts{std::move(all.words), std::move(all.counts), std::move(order)};
+}
+
 std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting,
                                       std::size_t threads) {
-    std::vector<Counted> parts(std::max<std::size_t>(threads, 1));
+    std::vector<WordCounter> parts(std::max<std::size_t>(threads, 1));
     const bool is_plain =
         for_each_piece(text, threads, [&](std::size_t thread, std::size_t, std::string_view lines) {
-            Counted& part = parts[thread];
+            WordCounter& part = parts[thread];
             std::string buffer;
             scan_words(splitting.apply(lines, buffer), [&](const Word& word) { part.add(word, 1); }, [] {});
         });
     if (!is_plain) return {};
-    Counted& all = parts.front();
-    for (std::size_t t = 1; t < parts.size(); ++t) {
-        for (std::size_t i = 0; i < parts[t].counts.size(); ++i)
-            all.add(Word::of(parts[t].words.word(i)), parts[t].counts[i]);
-        parts[t] = Counted();
-    }
-    std::vector<std::uint32_t> order = by_frequency(all);
-    return WordCounts{std::move(all.words), std::move(all.counts), std::move(order)};
+    return merge_counters(parts);
 }
 
 }  // namespace chainrule

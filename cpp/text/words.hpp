@@ -74,6 +74,25 @@ struct WordCounts {
     std::vector<std::uint32_t> order;   // numbers by descending count, ties by bytes
 };
 
+// Words counted by one thread.
+struct WordCounter {
+    WordTable words;
+    std::vector<std::uint64_t> counts;  // by number
+
+    // Returns the number of the word.
+    std::uint32_t add(const Word& word, std::uint64_t times) {
+        const std::uint32_t number = words.add(word);
+        if (number == counts.size()) counts.push_back(0);
+        counts[number] += times;
+        return number;
+    }
+};
+
+// Merges the counters of several threads and empties them. `numbers`, if set, receives for each thread the
+// merged numbers by the numbers of the thread.
+WordCounts merge_counters(std::vector<WordCounter>& parts,
+                          std::vector<std::vector<std::uint32_t>>* numbers = nullptr);
+
 // Returns nothing if the text is not plain.
 std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
 

@@ -31,9 +31,8 @@ from chainrule.storage import provenance
 from chainrule.storage.provenance import CONFIG, METRICS, SKETCH, TOKENIZER, Card, Origin, translate_config_errors
 from chainrule.storage.verified_dir import VerifiedDir, read_json
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import fingerprint
 from chainrule.text.readers import Sources
-from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.encode import encode, encode_with_fingerprint
 from chainrule.tokenizers.tokenizer import Tokenizer, read_tokenizer
 
 SPELLER = "speller.safetensors"
@@ -154,8 +153,11 @@ class Model:
         """Compute perplexity, bits per byte and the other metrics on files or a corpus."""
         progress = as_progress(progress)
         corpus = Corpus.of(text)
-        self._warn_of_overlap(corpus)
-        return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)
+        if self.origin.fingerprint is None:
+            return self.evaluate_encoded(encode(corpus, self.tokenizer, progress), progress)
+        encoded, fingerprint = encode_with_fingerprint(corpus, self.tokenizer, progress)
+        _warn_of_overlap(self.origin.fingerprint.overlap(fingerprint))
+        return self.evaluate_encoded(encoded, progress)
 
     def evaluate_encoded(self, text: EncodedText, progress: Progress = silent) -> Evaluation:
         """Evaluate an encoded text."""
@@ -309,17 +311,16 @@ class Model:
             token = text.spellings[int(np.count_nonzero(text.ids[:at] == text.unk))]
         return f"'{self.tokenizer.display_text(token)}' on line {line}, token {position}"
 
-    def _warn_of_overlap(self, corpus: Corpus) -> None:
-        if self.origin.fingerprint is None:
-            return
-        overlap = self.origin.fingerprint.overlap(fingerprint(corpus))
-        if overlap >= OVERLAP_WARNING_THRESHOLD:
-            warnings.warn(
-                f"about {overlap:.0%} of the lines of this text were in the training text: "
-                "the figures say how well it is remembered, not how well new text is predicted",
-                ChainruleWarning,
-                stacklevel=3,
-            )
+
+def _warn_of_overlap(overlap: float) -> None:
+    """Warn if the share `overlap` of the lines of an evaluated text were in the training text."""
+    if overlap >= OVERLAP_WARNING_THRESHOLD:
+        warnings.warn(
+            f"about {overlap:.0%} of the lines of this text were in the training text: "
+            "the figures say how well it is remembered, not how well new text is predicted",
+            ChainruleWarning,
+            stacklevel=3,
+        )
 
 
 def _decoding(settings: dict[str, Any]) -> Decoding:

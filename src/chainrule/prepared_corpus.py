@@ -14,10 +14,10 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram.oov_speller import Speller, train_speller
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import Fingerprint, fingerprint
+from chainrule.text.fingerprint import Fingerprint
 from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.encode import encode_with_fingerprint
 from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, split_words
 
 IDS_AT_ONCE: Final = 1 << 20
@@ -54,16 +54,18 @@ def prepare_corpus(
 
     With `ids_file`, the ids of the training text are written there and memory-mapped.
     """
+    scan = None
     if isinstance(tokenizer, Path):
         trained = load_tokenizer(tokenizer)
-    else:
+    elif ids_file is not None:  # in bounded memory: the text is read again to be encoded
         trained = tokenizer_training.train(corpus, tokenizer, progress)
-    train = encode(corpus, trained, progress, ids_file)
+    else:
+        trained, scan = tokenizer_training.train_and_scan(corpus, tokenizer, progress)
+    train, digest = encode_with_fingerprint(corpus, trained, progress, ids_file, scan)
     if not train.words:
         raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
     if trained.config.closed and train.spellings:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
-    digest = fingerprint(corpus)
     if digest.lines != train.lines:
         raise InputError(
             f"the text changed while it was read: {train.lines} lines, then {digest.lines}; train again"
@@ -71,7 +73,9 @@ def prepare_corpus(
     if train.replaced:
         message = f"{train.replaced} sequences of the training text are not UTF-8 and were read as U+FFFD"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
-    held_out = None if valid is None else encode(valid, trained, progress)
+    held_out, valid_fingerprint = (
+        (None, None) if valid is None else encode_with_fingerprint(valid, trained, progress)
+    )
     _warn_of_unsuited(trained, train, held_out)
     return PreparedCorpus(
         tokenizer=trained,
@@ -79,7 +83,7 @@ def prepare_corpus(
         valid=held_out,
         speller=_speller(corpus, trained, train, progress),
         fingerprint=digest,
-        valid_fingerprint=None if valid is None else fingerprint(valid),
+        valid_fingerprint=valid_fingerprint,
     )
 
 

@@ -2,20 +2,22 @@
 
 import gzip
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import chainrule
 from chainrule import system
 from chainrule.errors import ChainruleError
 from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.fingerprint import SHORTEST_LINE, fingerprint
 from chainrule.text.lines import FRAGMENT
 from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.tokenizers.encode import count_words, encode_words
-from chainrule.tokenizers.train import train
+from chainrule.tokenizers.encode import count_words, encode_words, scan_text
+from chainrule.tokenizers.train import from_words, train
 
 pytestmark = pytest.mark.native
 WORDS = TokenizerConfig(kind="whitespace")
@@ -64,8 +66,9 @@ def test_lines_in_memory_and_dropped_lines_are_not_plain(tmp_path: Path) -> None
 def test_other_tokenizers_go_the_python_way(tmp_path: Path, config: TokenizerConfig) -> None:
     corpus = corpus_of(tmp_path, b"a B\n")
     assert count_words(corpus, config) is None
-    assert encode_words(corpus, train(corpus, config)) is None
-    assert encode_words(corpus, train(corpus, WORDS)) is not None
+    assert scan_text(corpus, config) is None
+    assert encode_words(corpus, train(corpus, config), tmp_path / "ids") is None
+    assert encode_words(corpus, train(corpus, WORDS), tmp_path / "ids") is not None
 
 
 def test_a_file_that_went_or_shrank_is_left_to_the_python_way(tmp_path: Path) -> None:
@@ -87,6 +90,49 @@ def test_a_folder_that_is_not_there_for_the_ids(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n")
     with pytest.raises(ChainruleError, match="cannot be written"):
         encode_words(corpus, train(corpus, WORDS), tmp_path / "nowhere" / "ids")
+
+
+def test_scan_gives_counts_fingerprint_and_ids_of_one_pass(tmp_path: Path) -> None:
+    content = "b of\n\n c b b\nthe line that is long enough to be hashed"
+    corpus = corpus_of(tmp_path, content.encode())
+    scan = scan_text(corpus, WORDS)
+    assert scan is not None
+    assert list(scan.counts.items())[:2] == [("b", 3), ("be", 1)]
+    tokenizer = from_words(["b", "c"], WORDS)  # <unk> 0, b 1, c 2, <s> 3, </s> 4
+    text = scan.encode(tokenizer)
+    assert text.ids.tolist() == [1, 0, 4, 4, 2, 1, 1, 4, *[0] * 9, 4]
+    assert text.spellings == ["of", *["the", "line", "that", "is", "long", "enough", "to", "be", "hashed"]]
+    assert (text.words, text.lines) == (14, 4)
+    assert text.bytes == len("b of\n\nc b b\nthe line that is long enough to be hashed\n")
+    assert scan.fingerprint.sha256 == hashlib.sha256(f"{content}\n".encode()).hexdigest()
+    assert scan.fingerprint.lines == 4
+    assert scan.fingerprint.sketch.tolist() == fingerprint(corpus).sketch.tolist()
+    with pytest.raises(ChainruleError, match="already encoded"):
+        scan.encode(tokenizer)
+
+
+def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, calls = system.load(), []
+
+    def recorded(name: str) -> Callable[..., object]:
+        function = getattr(core, name)
+
+        def call(files: list[bytes], *arguments: object) -> object:
+            calls.append((name, files))
+            return function(files, *arguments)
+
+        return call
+
+    for name in ("count_plain_words", "encode_plain_words", "sketch_plain_lines", "scan_plain_text"):
+        monkeypatch.setattr(core, name, recorded(name))
+    text, held_out = tmp_path / "text.txt", tmp_path / "held_out.txt"
+    text.write_text("i love cats\ni love dogs\n")
+    held_out.write_text("i love mice\n")
+    model = chainrule.train("ngram", text, valid=held_out, order=2, smoothing="witten-bell")
+    assert calls == [("scan_plain_text", [bytes(text)]), ("scan_plain_text", [bytes(held_out)])]
+    calls.clear()
+    model.evaluate(held_out)
+    assert calls == [("scan_plain_text", [bytes(held_out)])]
 
 
 @given(line=st.text(st.sampled_from("ab é日"), min_size=SHORTEST_LINE, max_size=700))

@@ -1,9 +1,11 @@
 """Encode a corpus as token ids, with the counts of words, characters and bytes of the text.
 
-The extension counts and encodes plain files with a word tokenizer (`count_words` and `encode_words` return None for
-anything else); other texts and tokenizers are encoded in batches.
+The extension reads plain files for word tokenizers: `scan_text` reads a text once for its word counts, its
+fingerprint and its ids; `count_words` and `encode_words` read it in bounded memory. They return None for anything
+else; other texts and tokenizers are encoded in batches.
 """
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,11 +21,59 @@ from chainrule.data.encoded import EncodedText
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, find_plain_files
+from chainrule.text.fingerprint import SHORTEST_LINE, SKETCH_SIZE, Fingerprint, fingerprint
 from chainrule.text.lines import Fragment
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
 
 CHARACTERS_PER_BATCH: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TextScan:
+    """A text that the extension has read once: word counts, fingerprint, and its words to be encoded."""
+
+    _scan: Any  # TextScan of the extension
+    _sha256: Any
+    _threads: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Count of each word, by decreasing count, then by code points."""
+        counts: dict[str, int] = self._scan.counts
+        return counts
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Fingerprint of the text."""
+        return Fingerprint(self._sha256.hexdigest(), self._scan.sketch, self._scan.lines)
+
+    def encode(self, tokenizer: Tokenizer) -> EncodedText:
+        """Encode the text with a word tokenizer; may be called once, since the words are released."""
+        assert tokenizer.unk is not None
+        ids, spellings = self._scan.encode(tokenizer.vocab, tokenizer.unk, tokenizer.eos, self._threads)
+        return EncodedText(
+            ids=ids,
+            eos=tokenizer.eos,
+            unk=tokenizer.unk,
+            words=self._scan.words,
+            characters=self._scan.characters,
+            bytes=self._scan.bytes,
+            spellings=spellings,
+        )
+
+
+def scan_text(corpus: Corpus, config: TokenizerConfig, *, with_fingerprint: bool = True) -> TextScan | None:
+    """Read the files of a text once for a word tokenizer; None if the extension cannot."""
+    files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
+    if files is None:
+        return None
+    sha256 = hashlib.sha256()
+    size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
+    scan = system.load().scan_plain_text(
+        files.names, files.threads, _placeholder(config), SHORTEST_LINE, size, update
+    )
+    return None if scan is None else TextScan(scan, sha256, files.threads)
 
 
 def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
@@ -37,27 +87,25 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
     return counts
 
 
-def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None) -> EncodedText | None:
-    """Encode the lines of a text, in memory or in a file of int32; None if the extension cannot."""
-    is_plain = tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
-    files = find_plain_files(corpus) if is_plain else None
+def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path) -> EncodedText | None:
+    """Encode the lines of a text in a file of int32; None if the extension cannot."""
+    files = find_plain_files(corpus) if _is_plain(tokenizer) else None
     if files is None:
         return None
     assert tokenizer.unk is not None
-    target = b"" if ids_file is None else os.fsencode(ids_file)
     result: dict[str, Any] | None = system.load().encode_plain_words(
         files.names,
         tokenizer.vocab,
         tokenizer.unk,
         tokenizer.eos,
         files.threads,
-        target,
+        os.fsencode(ids_file),
         _placeholder(tokenizer.config),
     )
     if result is None:
         return None
     return EncodedText(
-        ids=result["ids"] if ids_file is None else map_ids(ids_file),
+        ids=map_ids(ids_file),
         eos=tokenizer.eos,
         unk=tokenizer.unk,
         words=result["words"],
@@ -65,6 +113,11 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = N
         bytes=result["bytes"],
         spellings=result["spellings"],
     )
+
+
+def _is_plain(tokenizer: Tokenizer) -> bool:
+    """Whether the words of a text are looked up as they are."""
+    return tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
 
 
 def _placeholder(config: TokenizerConfig) -> str | None:
@@ -85,11 +138,35 @@ def encode(
     """Encode every line with `</s>` after each; with `ids_file`, into a memory-mapped file of int32."""
     expected = corpus.size_hint()  # too small for compressed files: the total is then unknown
     progress("encoding", 0, expected or None)
-    encoded = encode_words(corpus, tokenizer, ids_file)
+    if ids_file is not None:
+        encoded = encode_words(corpus, tokenizer, ids_file)
+    else:
+        scan = scan_text(corpus, tokenizer.config, with_fingerprint=False) if _is_plain(tokenizer) else None
+        encoded = None if scan is None else scan.encode(tokenizer)
     if encoded is None:
         return _encode_fragments(corpus, tokenizer, progress, ids_file)
     progress("encoding", encoded.bytes, expected if expected and encoded.bytes <= expected else None)
     return encoded
+
+
+def encode_with_fingerprint(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    progress: Progress = silent,
+    ids_file: Path | None = None,
+    scan: TextScan | None = None,
+) -> tuple[EncodedText, Fingerprint]:
+    """Encode a text as `encode` does and compute its fingerprint, in one pass over the text if possible.
+
+    `scan` is the scan of the corpus if it has been read already.
+    """
+    if scan is None and ids_file is None and _is_plain(tokenizer):
+        scan = scan_text(corpus, tokenizer.config)
+    if scan is None:
+        return encode(corpus, tokenizer, progress, ids_file), fingerprint(corpus)
+    encoded = scan.encode(tokenizer)
+    progress("encoding", encoded.bytes, None)
+    return encoded, scan.fingerprint
 
 
 def _encode_fragments(

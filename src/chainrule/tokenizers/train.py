@@ -17,7 +17,7 @@ from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
 from chainrule.tokenizers.config import BOS, EOS, JOINER, SUBWORD_SIZE, TokenizerConfig
-from chainrule.tokenizers.encode import count_words
+from chainrule.tokenizers.encode import TextScan, count_words, scan_text
 from chainrule.tokenizers.punctuation import joined_forms, resolve_kind, split
 from chainrule.tokenizers.tokenizer import Tokenizer, build_normalizer, byte_alphabet, split_words, translate_panics
 
@@ -29,13 +29,28 @@ LONGEST_PIECED_WORD = 200
 
 def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
     """Train the configured kind of tokenizer, or build it from the word list `config.vocab`."""
+    return _train_resolved(corpus, resolve_kind(corpus, lower_unk(config)), progress)
+
+
+def train_and_scan(
+    corpus: Corpus, config: TokenizerConfig, progress: Progress = silent
+) -> tuple[Tokenizer, TextScan | None]:
+    """Train a tokenizer as `train` does; also return the scan of the text if a word tokenizer read it once."""
     config = resolve_kind(corpus, lower_unk(config))
+    scan = scan_text(corpus, config)
+    return _train_resolved(corpus, config, progress, scan), scan
+
+
+def _train_resolved(
+    corpus: Corpus, config: TokenizerConfig, progress: Progress, scan: TextScan | None = None
+) -> Tokenizer:
     if config.vocab is not None:
         return from_words(*read_word_list(config))
     progress(f"training the {config.kind} tokenizer", 0, None)
     match config.kind:
         case "word" | "whitespace" | "char":
-            backend = _train_word_level(corpus, config)
+            counts = count_words(corpus, config) if scan is None else scan.counts
+            backend = _train_word_level(counts or _count(corpus, config), config)
         case "byte":
             backend = _byte_level(models.BPE(vocab=dict(byte_alphabet()), merges=[]), use_regex=False)
         case "bpe":
@@ -96,9 +111,8 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     return list(words), replace(config, vocab=Path(config.vocab).name)
 
 
-def _train_word_level(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """Build a word or character vocabulary, sorted by decreasing count, then by code points."""
-    counts = count_words(corpus, config) or _count(corpus, config)
+def _train_word_level(counts: dict[str, int], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """Build a word or character vocabulary from counts sorted by decreasing count, then by code points."""
     if config.closed and config.unk in counts:
         raise ConfigError(
             f"the text contains '{config.unk}', the unknown word; drop --closed or name another with --unk"
