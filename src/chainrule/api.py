@@ -226,10 +226,11 @@ def train_prepared(
     config: Any,
     prepared: PreparedCorpus,
     origin: Origin,
-    options: RunOptions = RunOptions(),  # noqa: B008 (immutable)
+    options: RunOptions | None = None,
     plan: str = "",
 ) -> Model:
     """Train one model on a prepared corpus; validation results and the sizing `plan` become its metrics."""
+    options = RunOptions() if options is None else options
     texts = (prepared.fingerprint, prepared.valid_fingerprint)
     data = TrainingData(
         train=prepared.train,
