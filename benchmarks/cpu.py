@@ -33,6 +33,7 @@ from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from chainrule.training import optimizers
 from chainrule.training.batches import StreamBatches
+from chainrule.training.config import TrainingConfig
 from chainrule.training.step import NATS, TOKENS, EagerStepper, TrainingStep, next_token
 
 CPU: Final = torch.device("cpu")
@@ -126,8 +127,8 @@ class OurLoop:
         counts = np.bincount(text.train.ids, minlength=text.vocabulary.size).astype(np.float64)
         self.network = lstm.build(config, text.vocabulary, counts)
         copy_weights(first, self.network)
-        self.step = TrainingStep(self.network, next_token, config, CPU)
-        self.reader = EagerStepper(self.step, StreamBatches(text.train.ids, config, 0, CPU))
+        self.step = TrainingStep(self.network, next_token, config.training, CPU)
+        self.reader = EagerStepper(self.step, StreamBatches(text.train.ids, config.training, 0, CPU))
         self.steps = self._epochs()
 
     def run(self, steps: int) -> float:
@@ -152,9 +153,17 @@ Learner = ExampleLoop | OurLoop
 
 def settings(output: OutputKind = "softmax", dropout: float = DROPOUT, rate: float = RATE) -> lstm.Config:
     """Return the settings of the example as a chainrule config; an adaptive softmax is not tied."""
-    net: dict[str, Any] = {"layers": LAYERS, "hidden": D, "output": output, "tie": output != "adaptive"}
-    loop: dict[str, Any] = {"batch_size": B, "bptt": T, "shuffle": False, "dropout": dropout, "locked": False}
-    return lstm.Config(**net, **loop, optimizer="sgd", learning_rate=rate, clip=CLIP)
+    return lstm.Config(
+        layers=LAYERS,
+        hidden=D,
+        output=output,
+        tie=output != "adaptive",
+        dropout=dropout,
+        locked=False,
+        training=TrainingConfig(
+            batch_size=B, bptt=T, shuffle=False, optimizer="sgd", learning_rate=rate, clip=CLIP
+        ),
+    )
 
 
 def copy_weights(example: Example, network: Any) -> None:

@@ -26,7 +26,7 @@ from chainrule.lm import Vocabulary
 from chainrule.neural import lstm, transformer
 from chainrule.neural.model import NeuralModel
 from chainrule.training.batches import StreamBatches
-from chainrule.training.config import Precision
+from chainrule.training.config import Precision, TrainingConfig
 from chainrule.training.step import HALF, CudaGraphStepper, TrainingStep, next_token
 
 ROUNDS = 5
@@ -110,16 +110,13 @@ def our_lstm(size: Size, ids: Tensor) -> Callable[[int], None]:
     config = lstm.Config(
         layers=size.layers,
         hidden=size.hidden,
-        batch_size=size.batch,
-        bptt=size.window,
         dropout=0.2,
         locked=False,
-        clip=0.25,
-        precision=size.precision,
+        training=TrainingConfig(batch_size=size.batch, bptt=size.window, clip=0.25, precision=size.precision),
     )
     network = lstm.build(config, vocabulary(), None).to(GPU).train()
-    source = StreamBatches(ids.cpu().numpy(), config, 0, GPU)
-    return step_runner(CudaGraphStepper(TrainingStep(network, next_token, config, GPU), source))
+    source = StreamBatches(ids.cpu().numpy(), config.training, 0, GPU)
+    return step_runner(CudaGraphStepper(TrainingStep(network, next_token, config.training, GPU), source))
 
 
 def step_runner(reader: CudaGraphStepper) -> Callable[[int], None]:
@@ -171,17 +168,14 @@ def transformers(folder: Path) -> str:
         layers=6,
         heads=6,
         window=T,
-        bptt=T,
-        batch_size=B,
         dropout=0.2,
         positions="learned",
-        precision="bf16",
-        compile=True,
+        training=TrainingConfig(bptt=T, batch_size=B, precision="bf16", compile=True),
     )
     ids = np.random.default_rng(0).integers(3, size, 1_000_000)
     network = transformer.build(config, vocabulary(size), None).to(GPU).train()
-    step = TrainingStep(network, next_token, config, GPU)
-    ours = step_runner(CudaGraphStepper(step, StreamBatches(ids, config, 0, GPU)))
+    step = TrainingStep(network, next_token, config.training, GPU)
+    ours = step_runner(CudaGraphStepper(step, StreamBatches(ids, config.training, 0, GPU)))
     runs = {"nanoGPT": nanogpt(folder, torch.from_numpy(ids).to(GPU), B, T, size), "chainrule": ours}
     milliseconds = time_alternately(runs, 60)
     rows = [[name, f"{ms:.2f}", f"{B * T / ms * 1e3:,.0f}"] for name, ms in milliseconds.items()]

@@ -211,7 +211,7 @@ def test_a_recipe_is_followed_and_what_is_given_wins(tmp_path: Path) -> None:
         warnings.simplefilter("ignore", ChainruleWarning)
         made = chainrule.train("lstm", text, recipe="small-lstm", epochs=1, hidden=8, device="cpu")
     assert (made.lm.context, made.tokenizer.config.min_count) == ("stream", 2)
-    assert (made.config.hidden, made.config.batch_size, made.config.epochs) == (8, 16, 1)
+    assert (made.config.hidden, made.config.training.batch_size, made.config.training.epochs) == (8, 16, 1)
     with pytest.raises(ConfigError, match="is for family 'lstm', not 'gru'"):
         chainrule.train("gru", text, recipe="small-lstm")
 

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -8,11 +8,14 @@ from chainrule.config import (
     ConfigOverrides,
     RunConfig,
     build_config,
+    flatten,
     merge_settings,
     overrides_from_tables,
     parse_overrides,
     read_toml,
+    setting_names,
     to_json,
+    with_settings,
 )
 from chainrule.errors import ConfigError, NotFoundError
 from chainrule.ngram.config import Config
@@ -187,3 +190,46 @@ def test_a_trained_tokenizer_replaces_the_one_of_the_recipe() -> None:
 def test_pairs_do_not_set_the_run() -> None:
     merged = merge_settings(pairs=["seed=1"], tokenizer_config=TokenizerConfig)
     assert (merged.run, merged.model) == ({}, {"seed": "1"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    epochs: int = 20
+    rate: float = 0.1
+    betas: tuple[float, ...] = (0.9, 0.99)
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ConfigError(f"training.epochs is {self.epochs}; choose 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    training: Steps = field(default_factory=lambda: Steps(epochs=5))
+    width: int = 256
+
+
+def test_settings_of_a_nested_config_are_flat() -> None:
+    config = build_config(Network, {"width": "3", "rate": "0.5"}, "model")
+    assert config == Network(width=3, training=Steps(epochs=5, rate=0.5))
+    assert flatten(config) == {"epochs": 5, "rate": 0.5, "betas": (0.9, 0.99), "width": 3}
+    assert to_json(config) == {"epochs": 5, "rate": 0.5, "betas": [0.9, 0.99], "width": 3}
+    assert list(to_json(config)) == setting_names(Network)
+    assert build_config(Network, to_json(config), "model", is_saved=True) == config
+    assert with_settings(config, epochs=7, width=4) == Network(width=4, training=Steps(epochs=7, rate=0.5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epoch": 3}, r"\[model\] has no setting 'epoch'; did you mean 'epochs'\?"),
+        ({"zzz": 3}, "choose from epochs, rate, betas, width"),
+        ({"epochs": "many"}, "training.epochs is 'many'; it must be a whole number"),
+        ({"epochs": 0}, "training.epochs is 0; choose 1 or more"),
+        ({"training": {"epochs": 3}}, r"\[model\] has no setting 'training'"),
+        ({"width": "wide"}, "model.width is 'wide'"),
+    ],
+)
+def test_messages_name_the_section_of_a_nested_config(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_config(Network, settings, "model")

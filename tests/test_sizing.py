@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from chainrule import api, sizing
+from chainrule.config import with_settings
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ConfigError
 from chainrule.neural.throughput import Throughput
@@ -82,25 +83,23 @@ def test_sizes_stay_within_their_bounds(prepared: PreparedCorpus, family: str, s
         config = plan.config
         assert (config.hidden, config.layers) in sizing.LADDERS[family]
         assert 0 <= config.dropout <= 0.65
-        assert 8 <= config.batch_size <= 64
-        assert 1e-4 <= config.learning_rate <= 1e-2
-        assert (config.validations, config.stop_after) == (sizing.VALIDATIONS, sizing.PATIENCE)
-        assert plan.expected_epochs <= config.epochs
+        assert 8 <= config.training.batch_size <= 64
+        assert 1e-4 <= config.training.learning_rate <= 1e-2
+        assert (config.training.validations, config.training.stop_after) == (sizing.VALIDATIONS, sizing.PATIENCE)
+        assert plan.expected_epochs <= config.training.epochs
         if seconds is None:
-            assert config.max_seconds is None
+            assert config.training.max_seconds is None
         else:
-            assert config.max_seconds is not None
-            assert 0 < config.max_seconds < seconds
+            assert config.training.max_seconds is not None
+            assert 0 < config.training.max_seconds < seconds
             assert plan.expected_seconds <= seconds
 
 
 def test_the_same_throughput_gives_the_same_size(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 500_000)
     plans = [chosen(text, seed=seed) for seed in (0, 1)]
-    assert dataclasses.replace(plans[0].config, max_seconds=1) == dataclasses.replace(
-        plans[1].config, max_seconds=1
-    )
-    assert plans[0].config.max_seconds == pytest.approx(plans[1].config.max_seconds, rel=1e-2)
+    assert with_settings(plans[0].config, max_seconds=1) == with_settings(plans[1].config, max_seconds=1)
+    assert plans[0].config.training.max_seconds == pytest.approx(plans[1].config.training.max_seconds, rel=1e-2)
 
 
 def test_the_time_of_validation_is_set_apart(prepared: PreparedCorpus) -> None:
@@ -110,21 +109,21 @@ def test_the_time_of_validation_is_set_apart(prepared: PreparedCorpus) -> None:
     measured = Throughput(10_000.0, 3_000.0, 100.0)
     plan = chosen(text, settings={"hidden": 128}, measure=lambda config: measured)
     assert plan.config.validation_tokens == pytest.approx(6_000, rel=1e-2)
-    assert plan.config.max_seconds == pytest.approx(400 - 2, rel=1e-2)
+    assert plan.config.training.max_seconds == pytest.approx(400 - 2, rel=1e-2)
     assert plan.expected_epochs == pytest.approx((398 - 9 * 2) * 10_000 / 1e6, rel=1e-2)
 
 
 def test_without_a_validation_text_nothing_is_validated(prepared: PreparedCorpus) -> None:
     text = dataclasses.replace(longer(prepared, 100_000), valid=None)
     config = chosen(text).config
-    assert (config.validations, config.stop_after, config.validation_tokens) == (0, 0, 0)
+    assert (config.training.validations, config.training.stop_after, config.validation_tokens) == (0, 0, 0)
 
 
 def test_settings_that_are_given_are_kept(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 1_000_000)
     given = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
     config = chosen(text, settings=given).config
-    assert (config.hidden, config.dropout, config.epochs, config.output) == (100, 0.45, 3, "adaptive")
+    assert (config.hidden, config.dropout, config.training.epochs, config.output) == (100, 0.45, 3, "adaptive")
     assert not config.tie
     with pytest.raises(ConfigError, match="has no setting 'hiden'"):
         chosen(text, settings={"hiden": 3})

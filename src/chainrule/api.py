@@ -15,6 +15,7 @@ from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError, InputError, ModelFileError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.model import Model, load_model
+from chainrule.neural.config import ModelConfig
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
@@ -24,7 +25,6 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode
-from chainrule.training.config import Training
 
 
 @overload
@@ -175,8 +175,8 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
         raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
-    if isinstance(config, Training):
-        config.check_validation(has_validation)
+    if isinstance(config, ModelConfig):
+        config.training.check_validation(has_validation)
 
 
 def _choose_size(family: str, prepared: PreparedCorpus, settings: Settings, options: RunOptions) -> tuple[Any, str]:
@@ -185,7 +185,7 @@ def _choose_size(family: str, prepared: PreparedCorpus, settings: Settings, opti
     if options.resume and options.out is not None:
         fixed = {**_checkpoint_config(options.out), **fixed}
     sized = sizing.choose_size(
-        family, prepared, seconds=settings.model.max_seconds, options=options, settings=fixed
+        family, prepared, seconds=settings.model.training.max_seconds, options=options, settings=fixed
     )
     options.announce(sized.plan)
     return sized.config, sized.plan

@@ -1,6 +1,7 @@
 """Build frozen config dataclasses from TOML tables, `key=value` overrides and saved JSON.
 
 Settings of several sources are merged by precedence. An unknown name raises ConfigError with the closest match.
+A config may contain others, such as `ModelConfig.training`; outside Python, all settings are in one flat table.
 """
 
 import contextlib
@@ -104,29 +105,72 @@ def build_config(
         ConfigError: for an unknown name or an invalid value.
 
     """
-    hints = get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = _settings_of(kind, section)
     values: dict[str, object] = {}
     if not isinstance(settings, Mapping):
         raise ConfigError(f"[{section}] is {settings!r:.40}; it must be a table of settings")
     for name, value in settings.items():
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(names)}"
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(known)}"
             owner = f" for family '{family}'" if family else ""
             raise ConfigError(f"[{section}] has no setting '{name}'{owner}; {hint}")
+        hint, label = known[name]
         if is_saved:
-            _check_saved(value, f"{section}.{name}", hints[name])
-        values[name] = _read(value, hints[name], f"{section}.{name}")
-    return kind(**values)
+            _check_saved(value, label, hint)
+        values[name] = _read(value, hint, label)
+    return kind(**_nest(values, _default_nested_configs(kind)))
+
+
+def with_settings(config: C, **settings: Any) -> C:
+    """Return a copy of a config with some settings replaced, in the config itself or in a nested one."""
+    nested = {name: getattr(config, name) for name in _default_nested_configs(type(config))}
+    return dataclasses.replace(config, **_nest(settings, nested))  # type: ignore[type-var]
+
+
+def setting_names(kind: type[Any]) -> list[str]:
+    """Return the names of the settings of a config, including those of its nested configs."""
+    return list(_settings_of(kind, ""))
+
+
+def flatten(config: Any) -> dict[str, Any]:
+    """Return the values of the settings of a config and of its nested configs by name."""
+    values: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(config).items():
+        values |= value if dataclasses.is_dataclass(getattr(config, name)) else {name: value}
+    return values
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """Convert a config to JSON values."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in dataclasses.asdict(config).items()
-    }
+    """Convert a config to JSON values by setting name."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in flatten(config).items()}
+
+
+def _settings_of(kind: type[Any], section: str) -> dict[str, tuple[Any, str]]:
+    """Return type and full name of each setting; the section of a nested config is the name of its field."""
+    hints, settings = get_type_hints(kind), dict[str, tuple[Any, str]]()
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]):
+            settings |= _settings_of(hints[field.name], field.name)
+        else:
+            settings[field.name] = hints[field.name], f"{section}.{field.name}"
+    return settings
+
+
+def _default_nested_configs(kind: type[Any]) -> dict[str, Any]:
+    """Return the default of each nested config by the name of its field."""
+    factories = {f.name: f.default_factory for f in dataclasses.fields(kind) if callable(f.default_factory)}
+    defaults = {name: make() for name, make in factories.items()}
+    return {name: default for name, default in defaults.items() if dataclasses.is_dataclass(default)}
+
+
+def _nest(settings: Mapping[str, object], nested: Mapping[str, Any]) -> dict[str, object]:
+    """Move the settings of nested configs into them."""
+    values = dict(settings)
+    for name, config in nested.items():
+        inner = {key: values.pop(key) for key in setting_names(type(config)) if key in values}
+        values[name] = dataclasses.replace(config, **inner)
+    return values
 
 
 def read_toml(path: Path) -> dict[str, dict[str, object]]:

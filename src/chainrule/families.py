@@ -6,10 +6,10 @@ Each entry names a module, or an object in it after a colon, which is imported o
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
+from chainrule.config import setting_names
 from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, MissingExtra
 from chainrule.lm import AnyModel, Context, Vocabulary
@@ -101,18 +101,18 @@ def is_builtin(name: str) -> bool:
 
 def check_setting_names(family: str, names: Collection[str]) -> None:
     """Raise for a setting that belongs to other families only, and name them."""
-    known = {field.name for field in fields(get(family).Config)}
+    known = setting_names(get(family).Config)
     for name in names:
         owners = [] if name in known else [other for other in trainable() if name in _settings_of(other)]
         if owners:
             raise ConfigError(f"'{name}' is a setting of {', '.join(owners)}, not of {family}; leave it out")
 
 
-def _settings_of(family: str) -> set[str]:
+def _settings_of(family: str) -> list[str]:
     try:
-        return {field.name for field in fields(get(family).Config)}
+        return setting_names(get(family).Config)
     except MissingExtra:
-        return set()
+        return []
 
 
 def trainable() -> list[str]:

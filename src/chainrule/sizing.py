@@ -390,9 +390,9 @@ class _Chooser:
         clock = self._clock(speed)
         tokens = self._tokens(step, 0.0, index)
         config = self._config(step, tokens, clock)
-        epochs = min(tokens / max(1, self.text.tokens), config.epochs)
+        epochs = min(tokens / max(1, self.text.tokens), config.training.epochs)
         seconds = self.seconds
-        if seconds is None or epochs == config.epochs:
+        if seconds is None or epochs == config.training.epochs:
             seconds = epochs * self.text.tokens / speed.training + clock.final
         return SizedConfig(
             config=config,
@@ -410,8 +410,10 @@ class _Chooser:
         if self.seconds is None:
             return ""
         epochs = tokens / max(1, self.text.tokens)
-        length = min(config.bptt or getattr(config, "window", math.inf), self.text.line_tokens, self.text.tokens)
-        steps = tokens / (config.batch_size * length)
+        length = min(
+            config.training.bptt or getattr(config, "window", math.inf), self.text.line_tokens, self.text.tokens
+        )
+        steps = tokens / (config.training.batch_size * length)
         notes = []
         if steps < FEWEST_STEPS and epochs < FEWEST_EPOCHS:
             notes.append(f"cannot learn anything useful in {self.seconds:g} s: {steps:.0f} updates")

@@ -16,6 +16,7 @@ from chainrule.comparison import curves
 from chainrule.comparison.plan import row_name
 from chainrule.comparison.results import Results
 from chainrule.comparison.settings import make_settings
+from chainrule.config import with_settings
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.model import Model
 from chainrule.neural import gru, transformer
@@ -25,6 +26,7 @@ from chainrule.storage.atomic import write_error
 from chainrule.text import splits
 from chainrule.text.corpus import Corpus
 from chainrule.text.splits import split_text
+from chainrule.training.config import TrainingConfig
 from cli.command import english, write
 
 
@@ -98,7 +100,7 @@ def test_speed_counts_the_tokens_that_were_learnt_from(tmp_path: Path, monkeypat
     """A network of three epochs reads its text three times, an n-gram reads it once."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2, smoothing="laplace")])
     family: Any = families.get("rnn")
-    config = family.Config(hidden=4, epochs=3, batch_size=4)
+    config = family.Config(hidden=4, training=TrainingConfig(epochs=3, batch_size=4))
     monkeypatch.setitem(families.FAMILIES, "tiny", "comparison.test_compare:tiny")
     monkeypatch.setattr(
         "comparison.test_compare.tiny", dataclasses.replace(family, candidates=lambda: [config]), raising=False
@@ -233,7 +235,7 @@ def test_out_may_be_a_string_and_holds_all(few: None, tmp_path: Path) -> None:
 def test_networks_beside_n_grams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2)])
     for module in (gru, transformer):  # two epochs, however long they take
-        short = [dataclasses.replace(config, epochs=2, max_seconds=3600.0) for config in module.candidates()]
+        short = [with_settings(config, epochs=2, max_seconds=3600.0) for config in module.candidates()]
         family = dataclasses.replace(module.family, candidates=lambda short=short: short)
         monkeypatch.setattr(module, "family", family)
     told: list[tuple[str, int, int | None]] = []

@@ -24,6 +24,7 @@ from chainrule.progress import silent
 from chainrule.text.corpus import Corpus
 from chainrule.text.splits import CorpusSplit, split_text
 from chainrule.tokenizers.encode import encode
+from chainrule.training.config import TrainingConfig
 from cli.command import english
 
 
@@ -36,7 +37,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """One n-gram, and two networks of four units that read the text twice."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2), Config(order=1)])
     for module in (rnn, gru):
-        config = module.Config(hidden=4, epochs=2, batch_size=8)
+        config = module.Config(hidden=4, training=TrainingConfig(epochs=2, batch_size=8))
         family = dataclasses.replace(module.family, candidates=lambda config=config: [config])
         monkeypatch.setattr(module, "family", family)
 
@@ -70,7 +71,7 @@ def test_networks_share_the_budget(tiny: None) -> None:
     plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 100)
     # 50 s for a family is too little for a second tokenizer; words come first.
     assert [(one.name, one.seconds) for one in plan] == [("rnn-word-1-4", 50), ("gru-word-1-4-after", 50)]
-    assert all(one.config.max_seconds is None for one in plan)
+    assert all(one.config.training.max_seconds is None for one in plan)
     plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 2400)
     assert [(one.name, one.seconds) for one in plan] == [
         ("rnn-word-1-4", 600),
@@ -92,7 +93,7 @@ def test_max_seconds_is_for_a_family_with_all_its_seeds(tiny: None) -> None:
 def test_time_limits_are_obeyed_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit of the candidate itself does not shorten what the plan allows."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=1)])
-    config = rnn.Config(hidden=4, epochs=3, batch_size=8, max_seconds=1e-9)
+    config = rnn.Config(hidden=4, training=TrainingConfig(epochs=3, batch_size=8, max_seconds=1e-9))
     monkeypatch.setattr(rnn, "family", dataclasses.replace(rnn.family, candidates=lambda: [config]))
     row = next(row for row in compare(max_seconds=600).rows if row.family == "rnn")
     assert row.epochs == 3

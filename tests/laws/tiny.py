@@ -1,6 +1,5 @@
 """A small model of every family, on a text made here; a family joins the laws by joining the table of families."""
 
-import dataclasses
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import api, families
+from chainrule.config import build_config, with_settings
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import AnyModel, Context, Ids
@@ -86,7 +86,7 @@ def cases() -> list[Case]:
     ]
     found += [Case("mixture", None, context) for context in contexts]
     found.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
-    return [*found, Case("lstm", families.get("lstm").Config(**SMALL), "line", closed=True)]
+    return [*found, Case("lstm", build_config(families.get("lstm").Config, SMALL, "model"), "line", closed=True)]
 
 
 def _configs(family: str) -> list[tuple[str, Any]]:
@@ -95,13 +95,13 @@ def _configs(family: str) -> list[tuple[str, Any]]:
     small = [_small(config) for config in kind.candidates()]
     variants = VARIANTS.get(family, [])
     named = ["-".join(f"{name}={value}" for name, value in chosen.items()) for chosen in variants]
-    made = [kind.Config(**SMALL | chosen) for chosen in variants]
+    made = [build_config(kind.Config, SMALL | chosen, "model") for chosen in variants]
     return [*(("", config) for config in small), *zip(named, made, strict=True)]
 
 
 def _small(config: Any) -> Any:
     is_network = hasattr(config, "hidden")
-    return dataclasses.replace(config, **SMALL | {"hidden": 16, "epochs": 2}) if is_network else config
+    return with_settings(config, **SMALL | {"hidden": 16, "epochs": 2}) if is_network else config
 
 
 @cache

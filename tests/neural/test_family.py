@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import sys
 import tracemalloc
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from numpy.testing import assert_array_equal
 
 from chainrule import api, families
+from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError, UsageError
@@ -23,6 +25,7 @@ from chainrule.model import Model
 from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training.batches import Window
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import exact_inference, select_device
 from chainrule.training.step import TrainingStep
 
@@ -151,10 +154,13 @@ def test_a_model_says_the_same_wherever_it_was_trained(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("setting", ["forget_bias", "init_range", "max_seconds", "learning_rate", "clip"])
+@pytest.mark.parametrize(
+    "setting",
+    ["model.forget_bias", "model.init_range", "training.max_seconds", "training.learning_rate", "training.clip"],
+)
 def test_settings_that_are_no_finite_number_are_refused(setting: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=rf"model\.{setting} is "):
-        families.get("lstm").Config(**{setting: value})
+    with pytest.raises(ConfigError, match=f"{re.escape(setting)} is "):
+        build_config(families.get("lstm").Config, {setting.split(".")[1]: value}, "model")
 
 
 def test_a_log_goes_with_the_model(saved: Path) -> None:
@@ -215,7 +221,7 @@ def data(valid: list[int] | None, closed: bool) -> TrainingData:
 )
 def test_what_is_validated_on(valid: list[int] | None, closed: bool, validations: int) -> None:
     lstm = families.get("lstm")
-    lm: Any = lstm.train(data(valid, closed), lstm.Config(hidden=8, epochs=1))
+    lm: Any = lstm.train(data(valid, closed), lstm.Config(hidden=8, training=TrainingConfig(epochs=1)))
     events = [json.loads(line).get("event") for line in lm.log.splitlines()]
     assert events.count("validation") == validations
 

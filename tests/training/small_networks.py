@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from chainrule import families
+from chainrule.config import build_config
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning
 from chainrule.lm import Context, Vocabulary
 from chainrule.neural.model import NeuralModel
 from chainrule.training.batches import Window
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 from chainrule.training.trainer import Trainer, TrainingPlan
 
 BOS, EOS = 0, 1
@@ -58,7 +59,7 @@ def learn(family: str, context: Context = "line", run_dir: Path | None = None, *
     with warnings.catch_warnings():
         if hush:
             warnings.simplefilter("ignore", ChainruleWarning)
-        model: Any = kind.train(data, kind.Config(**chosen | settings))
+        model: Any = kind.train(data, build_config(kind.Config, chosen | settings, "model"))
     assert isinstance(model, NeuralModel)
     return model
 
@@ -101,7 +102,7 @@ def slope(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor,
     return loss, loss, state
 
 
-def trainer(network: nn.Module, source: Any, config: Training, **given: Any) -> Trainer:
+def trainer(network: nn.Module, source: Any, config: TrainingConfig, **given: Any) -> Trainer:
     """A trainer; `given` are fields of the plan and of the options of the run."""
     plan: dict[str, Any] = {"objective": slope, "validate": None}
     plan |= {f.name: given.pop(f.name) for f in dataclasses.fields(TrainingPlan) if f.name in given}
@@ -111,9 +112,9 @@ def trainer(network: nn.Module, source: Any, config: Training, **given: Any) -> 
 UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the rate at each step
 
 
-def sgd(**settings: Any) -> Training:
+def sgd(**settings: Any) -> TrainingConfig:
     chosen: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1.0, "clip": 0.0, "schedule": "constant"}
-    return Training(**chosen | {"warmup": 0, "epochs": 2, "log_every": 1} | settings)
+    return TrainingConfig(**chosen | {"warmup": 0, "epochs": 2, "log_every": 1} | settings)
 
 
 def events(log: bytes, name: str) -> list[dict[str, Any]]:

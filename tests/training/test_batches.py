@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chainrule.lm import Ids
 from chainrule.training import batches
 from chainrule.training.batches import LineBatches, StreamBatches, Window
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 from training.small_networks import BOS, CPU, EOS
 
 
@@ -24,8 +24,8 @@ def text(lengths: list[int]) -> Ids:
     return ids
 
 
-def config(**settings: Any) -> Training:
-    return Training(**settings)
+def config(**settings: Any) -> TrainingConfig:
+    return TrainingConfig(**settings)
 
 
 def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> LineBatches:

@@ -43,10 +43,10 @@ def test_a_changed_text_is_refused_as_input() -> None:
         ({"config": {"hidden": 256, "epochs": 5}}, ["model.hidden is 256 now and was 128 then"]),
         (
             {"config": {"hidden": 256, "epochs": 6}, "seed": 2},
-            ["model.hidden is 256 now", "model.epochs is 6 now and was 5 then", "seed is 2 now and was 1 then"],
+            ["model.hidden is 256 now", "training.epochs is 6 now and was 5 then", "seed is 2 now and was 1 then"],
         ),
         ({"config": {"hidden": 128, "epochs": 5, "layers": 2}}, ["model.layers is 2 now and was unset then"]),
-        ({"config": {"hidden": 128}}, ["model.epochs is unset now and was 5 then"]),
+        ({"config": {"hidden": 128}}, ["training.epochs is unset now and was 5 then"]),
         ({"family": "gru"}, ["family is gru now and was lstm then"]),
         ({"context": "line"}, ["context is line now and was stream then"]),
         (

@@ -13,6 +13,7 @@ import torch
 from chainrule import api
 from chainrule.neural import gru, lstm, rnn, transformer
 from chainrule.training.batches import StreamBatches
+from chainrule.training.config import TrainingConfig
 from chainrule.training.step import CudaGraphStepper, EagerStepper, TrainingStep, next_token
 from training.small_networks import VOCABULARY, entries, learn, lines
 
@@ -30,14 +31,19 @@ FAMILIES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn, "transformer":
 def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
     gpu = torch.device("cuda")
     kind = FAMILIES[family]
-    config = kind.Config(hidden=16, layers=2, dropout=0.0, batch_size=4, bptt=8, clip=0.25, learning_rate=1e-2)
+    config = kind.Config(
+        hidden=16,
+        layers=2,
+        dropout=0.0,
+        training=TrainingConfig(batch_size=4, bptt=8, clip=0.25, learning_rate=1e-2),
+    )
     ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
     weights = []
     for reader in (EagerStepper, CudaGraphStepper):
         torch.manual_seed(1)
         network = kind.build(config, VOCABULARY, None).to(gpu).train()
-        step = TrainingStep(network, next_token, config, gpu)
-        run: Any = reader(step, StreamBatches(ids, config, 0, gpu))
+        step = TrainingStep(network, next_token, config.training, gpu)
+        run: Any = reader(step, StreamBatches(ids, config.training, 0, gpu))
         for epoch in range(2):
             for _ in run.epoch(epoch, 0):
                 pass
@@ -47,14 +53,19 @@ def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
 
 def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
     gpu = torch.device("cuda")
-    config = lstm.Config(hidden=16, layers=2, dropout=0.0, batch_size=4, bptt=8, clip=0.25, learning_rate=1e-3)
+    config = lstm.Config(
+        hidden=16,
+        layers=2,
+        dropout=0.0,
+        training=TrainingConfig(batch_size=4, bptt=8, clip=0.25, learning_rate=1e-3),
+    )
     ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
     found = []
     for reader in (EagerStepper, CudaGraphStepper):
         torch.manual_seed(1)
         network = lstm.build(config, VOCABULARY, None).to(gpu).train()
-        step = TrainingStep(network, next_token, config, gpu)
-        run: Any = reader(step, StreamBatches(ids, config, 0, gpu))
+        step = TrainingStep(network, next_token, config.training, gpu)
+        run: Any = reader(step, StreamBatches(ids, config.training, 0, gpu))
         steps = sum(1 for _ in run.epoch(0, 0))
         before = step.flat.weights.clone()
         next(iter(run.epoch(1, 0)))

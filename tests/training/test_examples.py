@@ -6,12 +6,12 @@ import torch
 
 from chainrule.lm import Ids
 from chainrule.training.batches import ExampleBatches, pad_rows, pad_to_device, to_device
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 
 
 def source(number: int, batch_size: int, *, shuffle: bool = True, seed: int = 3) -> ExampleBatches:
     lengths = np.random.default_rng(1).integers(1, 40, number)
-    return ExampleBatches(lengths, lambda rows: rows, Training(batch_size=batch_size, shuffle=shuffle), seed)
+    return ExampleBatches(lengths, lambda rows: rows, TrainingConfig(batch_size=batch_size, shuffle=shuffle), seed)
 
 
 @pytest.mark.parametrize("number", [1, 7, 8, 401, 1000])

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from chainrule.errors import ModelFileError
-from chainrule.training.config import Optimizer, Training
+from chainrule.training.config import Optimizer, TrainingConfig
 from chainrule.training.optimizers import make, restore, set_rate, state_tensors
 
 OPTIMIZERS: list[Optimizer] = ["sgd", "momentum", "rmsprop", "adam", "adamw"]
@@ -23,8 +23,8 @@ DEVICES = [
 ]
 
 
-def config(optimizer: Optimizer, weight_decay: float = 0.0) -> Training:
-    return Training(
+def config(optimizer: Optimizer, weight_decay: float = 0.0) -> TrainingConfig:
+    return TrainingConfig(
         optimizer=optimizer,
         learning_rate=0.1,
         momentum=0.5,

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from chainrule.training.config import Schedule, Training
+from chainrule.training.config import Schedule, TrainingConfig
 from chainrule.training.schedules import Plateau, learning_rate
 
 
-def config(**fields: Any) -> Training:
-    return Training(**{"learning_rate": 8.0, "warmup": 0, "flat": 0.5, **fields})
+def config(**fields: Any) -> TrainingConfig:
+    return TrainingConfig(**{"learning_rate": 8.0, "warmup": 0, "flat": 0.5, **fields})
 
 
 def test_warm_up_rises_by_equal_steps_and_wastes_none() -> None:

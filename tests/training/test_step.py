@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from chainrule.neural import lstm
 from chainrule.training.batches import LineBatches, StreamBatches, Window
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import exact_inference
 from chainrule.training.step import (
     CLIPPED,
@@ -28,7 +28,7 @@ from chainrule.training.step import (
 )
 from training.small_networks import BOS, CPU, EOS, VOCABULARY, Weights, lines, slope
 
-PLAIN = Training(optimizer="sgd", learning_rate=0.5, clip=0.0)
+PLAIN = TrainingConfig(optimizer="sgd", learning_rate=0.5, clip=0.0)
 
 
 def net(**settings: Any) -> Any:
@@ -38,7 +38,7 @@ def net(**settings: Any) -> Any:
     return lstm.build(lstm.Config(**chosen), VOCABULARY, None).double().train()
 
 
-def update(config: Training, *slopes: tuple[float, ...]) -> tuple[Weights, TrainingStep]:
+def update(config: TrainingConfig, *slopes: tuple[float, ...]) -> tuple[Weights, TrainingStep]:
     """Weights that were zero, after one step down each slope."""
     network = Weights(*[0.0] * len(slopes[0]))
     step = TrainingStep(network, slope, config, CPU)
@@ -82,7 +82,7 @@ def test_tokens_are_those_of_the_mask() -> None:
     assert step.statistics[NATS] == 6
 
 
-def plain_optimizer(config: Training, network: nn.Module) -> torch.optim.Optimizer:
+def plain_optimizer(config: TrainingConfig, network: nn.Module) -> torch.optim.Optimizer:
     rate, decay, betas = config.learning_rate, config.weight_decay, (config.beta1, config.beta2)
     parameters = list(network.parameters())
     match config.optimizer:
@@ -102,7 +102,9 @@ def plain_optimizer(config: Training, network: nn.Module) -> torch.optim.Optimiz
 @pytest.mark.parametrize("tie", [True, False])
 def test_a_step_is_the_plain_loop(optimizer: Any, tie: bool) -> None:
     rate = 0.5 if optimizer in ("sgd", "momentum") else 0.01
-    config = Training(optimizer=optimizer, learning_rate=rate, clip=0.2, weight_decay=0.01, batch_size=3, bptt=4)
+    config = TrainingConfig(
+        optimizer=optimizer, learning_rate=rate, clip=0.2, weight_decay=0.01, batch_size=3, bptt=4
+    )
     ours = net(tie=tie)
     theirs = copy.deepcopy(ours)
     source = StreamBatches(lines().ids, config, 0, CPU)
@@ -160,7 +162,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 def test_a_whole_line_is_one_gradient() -> None:
     network = net()
     ids = np.array([2, 3, 4, EOS, 5, EOS, 6, 7, EOS, EOS])
-    (found,) = gradients(network, LineBatches(ids, BOS, EOS, Training(batch_size=4, bptt=0), 0, CPU))
+    (found,) = gradients(network, LineBatches(ids, BOS, EOS, TrainingConfig(batch_size=4, bptt=0), 0, CPU))
     rows = [[2, 3, 4, EOS], [5, EOS], [6, 7, EOS], [EOS]]
     assert_same(found, by_hand(network, [([BOS, *row[:-1]], row) for row in rows]))
 
@@ -168,14 +170,16 @@ def test_a_whole_line_is_one_gradient() -> None:
 def test_a_stream_without_truncation_is_one_gradient() -> None:
     network = net()
     ids = np.array([2, 3, 4, 5, 6, 7, 8, EOS])
-    (found,) = gradients(network, StreamBatches(ids, Training(batch_size=2, bptt=0, shuffle=False), 0, CPU))
+    (found,) = gradients(network, StreamBatches(ids, TrainingConfig(batch_size=2, bptt=0, shuffle=False), 0, CPU))
     assert_same(found, by_hand(network, [([2, 3, 4, 5], [3, 4, 5, 6]), ([6, 7, 8, EOS], [7, 8, EOS, 2])]))
 
 
 def test_a_state_is_carried_on_and_cut_off() -> None:
     network = net()
     ids = np.array([2, 3, 4, 5, 6, 7, 8, EOS])
-    first, second = gradients(network, StreamBatches(ids, Training(batch_size=1, bptt=4, shuffle=False), 0, CPU))
+    first, second = gradients(
+        network, StreamBatches(ids, TrainingConfig(batch_size=1, bptt=4, shuffle=False), 0, CPU)
+    )
     assert_same(first, by_hand(network, [([2, 3, 4, 5], [3, 4, 5, 6])]))
     with torch.no_grad():
         _, carried, _ = network(torch.tensor([[2, 3, 4, 5]]), network.start(1))
@@ -184,7 +188,7 @@ def test_a_state_is_carried_on_and_cut_off() -> None:
     assert not torch.allclose(second["layers.0.R"], by_hand(network, rows)["layers.0.R"])  # it was carried
     moved = second["embedding"].view(9, 5).any(dim=1).nonzero().flatten().tolist()
     assert moved == [EOS, 6, 7, 8]  # not one of the words of the first window
-    (whole,) = gradients(network, StreamBatches(ids, Training(batch_size=1, bptt=0, shuffle=False), 0, CPU))
+    (whole,) = gradients(network, StreamBatches(ids, TrainingConfig(batch_size=1, bptt=0, shuffle=False), 0, CPU))
     untruncated = (whole["embedding"] * 2 - first["embedding"]).view(9, 5)  # what the second half gives the words
     assert untruncated[2].abs().max() > 1e-6
 
@@ -192,7 +196,7 @@ def test_a_state_is_carried_on_and_cut_off() -> None:
 def test_a_long_line_goes_on_from_its_first_window() -> None:
     network = net()
     ids = np.array([2, 3, 4, 5, EOS])
-    _, second = gradients(network, LineBatches(ids, BOS, EOS, Training(batch_size=1, bptt=3), 0, CPU))
+    _, second = gradients(network, LineBatches(ids, BOS, EOS, TrainingConfig(batch_size=1, bptt=3), 0, CPU))
     with torch.no_grad():
         _, carried, _ = network(torch.tensor([[BOS, 2, 3]]), network.start(1))
     assert_same(second, by_hand(network, [([4, 5], [5, EOS])], carried))

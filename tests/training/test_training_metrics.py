@@ -12,7 +12,7 @@ from chainrule.errors import ChainruleWarning
 from chainrule.neural import gru, lstm, rnn, transformer
 from chainrule.progress import silent
 from chainrule.training.batches import Window
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 from chainrule.training.log import TrainLog
 from chainrule.training.trainer import Position, Trainer, TrainingMetrics, TrainingPlan
 from training.small_networks import VOCABULARY, Slopes, Weights, entries, learn, slope, trainer
@@ -21,7 +21,7 @@ PLAN = TrainingPlan(source=Slopes(), objective=slope, validate=None)
 
 
 def meter(epochs: int = 5) -> TrainingMetrics:
-    return TrainingMetrics(Training(epochs=epochs), PLAN, silent)
+    return TrainingMetrics(TrainingConfig(epochs=epochs), PLAN, silent)
 
 
 def test_one_line_from_the_sums(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_one_line_from_the_sums(tmp_path: Path) -> None:
 
 def after(*lines: list[float]) -> Trainer:
     """A trainer in its first epoch that has logged these step statistics."""
-    run = trainer(Weights(1.0), Slopes((1.0,)), Training(epochs=5), unigram_nats=2.0)
+    run = trainer(Weights(1.0), Slopes((1.0,)), TrainingConfig(epochs=5), unigram_nats=2.0)
     run._resume()
     with TrainLog(None) as run.log:
         for line in lines:
@@ -79,7 +79,7 @@ def test_time_goes_on_where_it_stood() -> None:
 
 def test_a_large_loss_is_shown_as_a_number() -> None:
     said: list[str] = []
-    shown = TrainingMetrics(Training(), PLAN, lambda what, *_: said.append(what))
+    shown = TrainingMetrics(TrainingConfig(), PLAN, lambda what, *_: said.append(what))
     shown.loss = 1e30
     shown.show_progress(Position(best=1e30), 0.5, 10.0)
     assert "perplexity 1.014e+304, validation 1.014e+304" in said[0]  # e^700, where e^1e30 would be no float
@@ -134,7 +134,7 @@ def kept(network: Any, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]
 
 @pytest.mark.parametrize(("h", "is_said"), [((0.995, -0.995, 0.1), True), ((0.995, -0.98, 0.1), False)])
 def test_a_state_at_its_bound_is_spoken_of_once(h: tuple[float, ...], is_said: bool) -> None:
-    config = Training(optimizer="sgd", learning_rate=0.1, clip=0.0, epochs=2)
+    config = TrainingConfig(optimizer="sgd", learning_rate=0.1, clip=0.0, epochs=2)
     run = trainer(Bounded(*h), Slopes((1.0,), (1.0,)), config, objective=kept)
     if not is_said:
         assert all(entry.get("event") != "advice" for entry in entries(run.fit()))

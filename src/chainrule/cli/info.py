@@ -1,6 +1,5 @@
 """`chainrule info`: describe a model folder."""
 
-import dataclasses
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
     Example: chainrule info runs/ngram5 --verify
     """
     from chainrule import api
+    from chainrule.config import flatten
     from chainrule.storage import verified_dir
 
     loaded = api.load(model, verify=verify)
@@ -32,11 +32,8 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
         "parameters": loaded.parameters,
         "size_bytes": sum(entry.size for entry in files.values()),
         **{f"{role}vocab_size": tokenizer.vocab_size for role, tokenizer in _tokenizers(loaded).items()},
-        "config": {} if loaded.config is None else dataclasses.asdict(loaded.config),
-        **{
-            f"{role}tokenizer": dataclasses.asdict(tokenizer.config)
-            for role, tokenizer in _tokenizers(loaded).items()
-        },
+        "config": {} if loaded.config is None else flatten(loaded.config),
+        **{f"{role}tokenizer": flatten(tokenizer.config) for role, tokenizer in _tokenizers(loaded).items()},
         "training_text": origin.text,
         "training_text_sha256": origin.text_sha256,
         "command": origin.command,

@@ -9,9 +9,10 @@ from chainrule.cli import options
 from chainrule.cli.console import emit, say
 from chainrule.cli.training_options import Run
 from chainrule.config import RunConfig
-from chainrule.neural.config import Architecture
+from chainrule.neural.config import ModelConfig
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from chainrule.model import Model
@@ -21,14 +22,16 @@ SETTINGS = (
     options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk")
     | options.of_fields(TokenizerConfig, "lowercase", "locale")
     | options.of_fields(NgramConfig, "order", "smoothing", "prune", "entropy_prune", "layout", "bits")
-    | options.of_fields(Architecture, "hidden", "layers", "embedding", "dropout", "tie")
+    | options.of_fields(ModelConfig, "hidden", "layers", "embedding", "dropout", "tie")
     | {
         "attention": options.option(
             str, "rnn, lstm, gru: attention over earlier states: none, dot, scaled-dot, general or additive."
         )
     }
-    | options.of_fields(Architecture, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer")
-    | options.of_fields(Architecture, "learning_rate", "clip", "init", "precision")
+    | options.of_fields(TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer")
+    | options.of_fields(TrainingConfig, "learning_rate", "clip")
+    | options.of_fields(ModelConfig, "init")
+    | options.of_fields(TrainingConfig, "precision")
     | options.of_fields(RunConfig, "context", "seed")
 )
 

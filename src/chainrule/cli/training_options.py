@@ -11,8 +11,9 @@ import typer
 from chainrule.cli import options
 from chainrule.cli.console import progress, say
 from chainrule.config import RunConfig
-from chainrule.neural.config import Architecture
+from chainrule.neural.config import ModelConfig
 from chainrule.tokenizers.config import TokenizerConfig
+from chainrule.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from chainrule.config import ConfigOverrides
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
 
 TASK_SETTINGS = (
     options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "lowercase")
-    | options.of_fields(
-        Architecture, "hidden", "layers", "embedding", "dropout", "batch_size", "epochs", "max_seconds"
-    )
-    | options.of_fields(Architecture, "optimizer", "learning_rate", "clip", "precision")
+    | options.of_fields(ModelConfig, "hidden", "layers", "embedding", "dropout")
+    | options.of_fields(TrainingConfig, "batch_size", "epochs", "max_seconds")
+    | options.of_fields(TrainingConfig, "optimizer", "learning_rate", "clip", "precision")
     | options.of_fields(RunConfig, "seed")
 )
 """Options of every task that trains a network."""

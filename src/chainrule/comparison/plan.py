@@ -9,6 +9,7 @@ from typing import Any, Final
 from chainrule import families
 from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized_text import Tokenized
+from chainrule.config import flatten, with_settings
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, MissingExtra
 from chainrule.ngram.config import Config
@@ -93,7 +94,7 @@ def _sized_candidates(
     if settings.size == "fixed" or not families.is_builtin(family):
         configs = [remove_time_limit(config) for config in families.get(family).candidates()]
         seconds = None if seconds is None else seconds / max(1, len(configs))
-        sizes = [SizedConfig(config, seconds or 0.0, getattr(config, "epochs", 0), "") for config in configs]
+        sizes = [SizedConfig(config, seconds or 0.0, flatten(config).get("epochs", 0), "") for config in configs]
     else:
         sizes = [choose_size(family, tokenized.prepared, seconds=seconds, options=_options(settings))]
     for sized in sizes:
@@ -111,7 +112,7 @@ def _sized_candidates(
 
 def remove_time_limit(config: Any) -> Any:
     """Remove the time limit of a config; the plan sets it."""
-    return dataclasses.replace(config, max_seconds=None) if getattr(config, "max_seconds", None) else config
+    return with_settings(config, max_seconds=None) if flatten(config).get("max_seconds") else config
 
 
 def describe_plan(candidates: Sequence[Candidate], seeds: int) -> list[str]:

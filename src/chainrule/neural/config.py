@@ -1,11 +1,11 @@
 """Settings shared by all neural models: embedding, dropout, output layer, initialisation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from chainrule.config import setting
 from chainrule.errors import ConfigError
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 
 OutputKind = Literal["softmax", "sampled", "nce", "adaptive"]
 Initialization = Literal["xavier", "he", "orthogonal", "uniform", "normal"]
@@ -15,8 +15,10 @@ MOST_PARAMETERS = 1 << 33
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture(Training):
-    """Settings shared by all networks."""
+class ModelConfig:
+    """Settings shared by all networks, and those of their training."""
+
+    training: TrainingConfig = field(default_factory=TrainingConfig)
 
     hidden: int = setting(  # the last layer of a tied recurrent network has the embedding width
         256, "Neural models: size of the hidden layers."
@@ -39,7 +41,6 @@ class Architecture(Training):
     init_range: float = 0.1  # of uniform weights and word vectors
 
     def __post_init__(self) -> None:
-        Training.__post_init__(self)
         for name in ("hidden", "layers", "samples"):
             if not 1 <= getattr(self, name) <= LARGEST:
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; choose 1 to {LARGEST}")

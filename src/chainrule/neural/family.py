@@ -21,6 +21,7 @@ from chainrule.neural.network import Network
 from chainrule.progress import Progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import select_device
 from chainrule.training.step import next_token
 from chainrule.training.trainer import Trainer, TrainingPlan
@@ -32,12 +33,15 @@ TOKENS_AT_ONCE = 512  # of each column
 
 
 def fit(
-    options: RunOptions, config: Any, build: Callable[[], N], plan: Callable[[N, torch.device], TrainingPlan]
+    options: RunOptions,
+    config: TrainingConfig,
+    build: Callable[[], N],
+    plan: Callable[[N, torch.device], TrainingPlan],
 ) -> tuple[N, bytes, dict[str, Any]]:
     """Train a network.
 
     Returns the network with its final weights, the training log, and the summary of the run (epochs, steps, reason
-    to stop). `config` is a `Training` config.
+    to stop).
     """
     device = select_device(options.device)
     check_precision(config.precision, device)
@@ -57,9 +61,11 @@ def check_precision(precision: str, device: torch.device) -> None:
     Some CPUs claim to support bf16 and crash at its first instruction.
     """
     if precision != "fp32" and device.type == "cpu":
-        raise ConfigError(f"model.precision is '{precision}', and the processor computes in fp32; leave it at fp32")
+        raise ConfigError(
+            f"training.precision is '{precision}', and the processor computes in fp32; leave it at fp32"
+        )
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        raise ConfigError("model.precision is 'bf16', which this GPU cannot compute in; choose fp32 or fp16")
+        raise ConfigError("training.precision is 'bf16', which this GPU cannot compute in; choose fp32 or fp16")
 
 
 LOG = "train_log.jsonl"
@@ -82,13 +88,13 @@ class NeuralFamily:
 
         def plan(network: Network, device: torch.device) -> TrainingPlan:
             return TrainingPlan(
-                source=training_source(data, config, network, device),
+                source=training_source(data, config.training, network, device),
                 objective=next_token,
                 validate=_validation(NeuralModel(network, vocabulary, options.context), data.valid, config),
                 unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # loss not in nats
             )
 
-        network, log, summary = fit(options, config, lambda: self.build(config, vocabulary, counts), plan)
+        network, log, summary = fit(options, config.training, lambda: self.build(config, vocabulary, counts), plan)
         data.summary.update(summary)
         return NeuralModel(network, vocabulary, options.context, log)
 
@@ -124,7 +130,9 @@ class NeuralFamily:
         return adapt(lm, text, valid, kind, train=train, stride=stride, progress=progress)
 
 
-def training_source(data: TrainingData, config: Any, network: Network, device: torch.device) -> BatchSource:
+def training_source(
+    data: TrainingData, config: TrainingConfig, network: Network, device: torch.device
+) -> BatchSource:
     """Batches of lines or of one stream; a network with a window reads at most a window at once."""
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))

@@ -5,26 +5,28 @@
 e_i is the vector of word i.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.config import with_settings
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import Architecture
+from chainrule.neural.config import ModelConfig
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.output import make_output
 from chainrule.neural.network import Network, NetworkOutput, Tensors
+from chainrule.training.config import TrainingConfig
 
 LARGEST_ORDER = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Architecture):
+class Config(ModelConfig):
     """Settings of a feed-forward model."""
 
     order: int = 5  # n: the context is n−1 words
@@ -32,12 +34,12 @@ class Config(Architecture):
     hidden: int = 200
     dropout: float = 0.3
     locked: bool = False
-    batch_size: int = 16
-    bptt: int = 35  # no recurrent state: many small steps train faster than few large ones
-    learning_rate: float = 3e-3
+    training: TrainingConfig = field(  # no recurrent state: many small steps train faster than few large ones
+        default_factory=lambda: TrainingConfig(batch_size=16, bptt=35, learning_rate=3e-3)
+    )
 
     def __post_init__(self) -> None:
-        Architecture.__post_init__(self)
+        ModelConfig.__post_init__(self)
         if not 2 <= self.order <= LARGEST_ORDER:
             raise ConfigError(f"model.order is {self.order}; choose 2 to {LARGEST_ORDER}")
 
@@ -121,7 +123,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 
 def candidates() -> list[Config]:
     """Configs for `compare`: one network that trains on a small text in half a minute."""
-    return [Config(hidden=128, dropout=0.4, epochs=8, learning_rate=4e-3, max_seconds=40.0)]
+    return [with_settings(Config(hidden=128, dropout=0.4), epochs=8, learning_rate=4e-3, max_seconds=40.0)]
 
 
 def facets(config: Config) -> dict[str, str | int]:

@@ -15,12 +15,13 @@ from torch.nn.functional import embedding, linear, pad
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import LARGEST, Architecture
+from chainrule.neural.config import LARGEST, ModelConfig
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import ConcatProjection, MemoryAttention
 from chainrule.neural.layers.initialization import initialize_gates
 from chainrule.neural.layers.output import make_output
 from chainrule.neural.network import Network, NetworkOutput, Tensors
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import cast
 
 MULTIPLE: Final = 8
@@ -48,7 +49,7 @@ def pad_weights(tensors: list[Tensor], gates: int) -> list[Tensor]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecurrentConfig(Architecture):
+class RecurrentConfig(ModelConfig):
     """Settings shared by all recurrent networks."""
 
     weight_dropout: float = 0.0  # DropConnect on the recurrent matrices
@@ -62,7 +63,7 @@ class RecurrentConfig(Architecture):
     layer_norm: bool = False  # on the outputs of every layer
 
     def __post_init__(self) -> None:
-        Architecture.__post_init__(self)
+        ModelConfig.__post_init__(self)
         for name in ("weight_dropout", "hidden_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -94,12 +95,9 @@ class RecurrentConfig(Architecture):
 SMALL: Final[dict[str, Any]] = {
     "hidden": 192,
     "dropout": 0.5,
-    "batch_size": 40,
-    "bptt": 35,
-    "epochs": 12,
-    "learning_rate": 1e-2,
-    "weight_decay": 0.05,
-    "max_seconds": 40.0,
+    "training": TrainingConfig(
+        batch_size=40, bptt=35, epochs=12, learning_rate=1e-2, weight_decay=0.05, max_seconds=40.0
+    ),
 }
 """Base settings of the `compare` candidates, for a text of about ten thousand words on a CPU."""
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from chainrule.config import with_settings
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
@@ -62,7 +63,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 
 def candidates() -> list[Config]:
     """Configs for `compare`."""
-    return [Config(**SMALL | {"learning_rate": 5e-3})]
+    return [with_settings(Config(**SMALL), learning_rate=5e-3)]
 
 
 def facets(config: Config) -> dict[str, str | int]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from chainrule.config import with_settings
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ChainruleWarning
@@ -46,9 +47,9 @@ def measure(family: NeuralFamily, data: TrainingData, config: Any, seconds: floa
     warm_up = seconds if device.type == "cuda" else SHORTEST  # a GPU selects kernels for each config
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)  # diagnostics are meaningless for a run of a second
-        family.train(run, dataclasses.replace(config, **limits | {"max_seconds": warm_up}))
+        family.train(run, with_settings(config, **limits | {"max_seconds": warm_up}))
         start = time.perf_counter()
-        model = family.train(run, dataclasses.replace(config, **limits))
+        model = family.train(run, with_settings(config, **limits))
     training = _training_speed(model.log)
     if training is None:
         training = run.summary["train_tokens_processed"] / max(1e-6, run.summary["train_seconds"])

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.config import with_settings
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.config import LARGEST, Initialization
@@ -18,6 +19,7 @@ from chainrule.neural.layers.output import make_output
 from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
 from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
 from chainrule.neural.network import Network, NetworkOutput, Tensors
+from chainrule.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,7 @@ class Config(BlockConfig):
     window: int = 128  # W: maximum context; the state is reset when it is full
     hidden: int = 128
     layers: int = 4
-    bptt: int = 0  # 0: a window
+    training: TrainingConfig = field(default_factory=lambda: TrainingConfig(bptt=0))  # bptt 0: a window
     locked: bool = False
     init: Initialization = "normal"
     init_range: float = 0.02 * math.sqrt(3)  # a standard deviation of 0.02 (GPT-2)
@@ -139,7 +141,7 @@ def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Netw
 def candidates() -> list[Config]:
     """Configs for `compare`: one network that trains on a small text in half a minute."""
     small = Config(hidden=96, layers=2, window=64, dropout=0.1)
-    return [replace(small, batch_size=16, epochs=10, learning_rate=4e-3, max_seconds=40.0)]
+    return [with_settings(small, batch_size=16, epochs=10, learning_rate=4e-3, max_seconds=40.0)]
 
 
 def facets(config: Config) -> dict[str, str | int]:

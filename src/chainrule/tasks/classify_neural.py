@@ -107,7 +107,7 @@ def train(
     def plan(network: TextClassifier, device: Any) -> TrainingPlan:
         initialization.apply(network.reader)
         collate = ClassifierCollator(ids[0], labels[0], class_weights, tokenizer.eos, device)
-        source = ExampleBatches(np.array([len(text) for text in ids[0]]), collate, config, options.seed)
+        source = ExampleBatches(np.array([len(text) for text in ids[0]]), collate, config.training, options.seed)
 
         def validate() -> float:
             return classifier.error_rate(classifier.log_probs(network, ids[1]), labels[1], class_weights)
@@ -121,7 +121,7 @@ def train(
 
     start = time.perf_counter()
     network, log, summary = fit(
-        options, config, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan
+        options, config.training, lambda: TextClassifier(config, tokenizer.vocabulary, len(counts)), plan
     )
     seconds = round(time.perf_counter() - start, 3)
     metrics = {"train_texts": len(data), "train_seconds": seconds, **summary, **initialization.metrics}

@@ -168,7 +168,7 @@ def train(
 
     def plan(network: PretrainingNetwork, device: "torch.device") -> TrainingPlan:
         source = ExampleBatches(
-            segments.lengths, lambda rows: network.collate(*segments.rows(rows)), config, options.seed
+            segments.lengths, lambda rows: network.collate(*segments.rows(rows)), config.training, options.seed
         )
         validate = (
             (lambda: pretraining.mean_nats(_evaluate(network, valid_segments[0]))) if valid_segments else None
@@ -177,7 +177,7 @@ def train(
 
     start = time.perf_counter()
     network, log, summary = fit(
-        options, config, lambda: pretraining.build(config, trained_tokenizer.vocabulary), plan
+        options, config.training, lambda: pretraining.build(config, trained_tokenizer.vocabulary), plan
     )
     metrics: dict[str, Any] = {
         "train_tokens": int(np.count_nonzero(segments.ids != trained_tokenizer.bos)),

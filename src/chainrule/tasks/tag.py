@@ -431,7 +431,7 @@ def train(
     origin = make_origin(options, "tag", name, digest_texts(texts[0]))
     start = time.perf_counter()
     network, log, summary = fit(
-        options, config, lambda: build(config, initialization.tokenizer, tag_set, spellings), training.plan
+        options, config.training, lambda: build(config, initialization.tokenizer, tag_set, spellings), training.plan
     )
     metrics = {
         "train_sentences": len(data),
@@ -448,10 +448,11 @@ def train(
 def _warn_no_spans(config: TagConfig, metrics: Mapping[str, Any]) -> None:
     """Warn that no validation span was predicted correctly, with remedies."""
     steps = metrics.get("train_steps", 0)
+    training = config.training
     warnings.warn(
         f"no span of the validation sentences is found (F1 0.0) after {steps:,} steps: the model is undertrained; "
-        f"raise --epochs (now {config.epochs}) or --learning-rate (now {config.learning_rate:g}), "
-        f"lower --batch-size (now {config.batch_size}) for more steps, or give more sentences",
+        f"raise --epochs (now {training.epochs}) or --learning-rate (now {training.learning_rate:g}), "
+        f"lower --batch-size (now {training.batch_size}) for more steps, or give more sentences",
         ChainruleWarning,
         stacklevel=3,
     )
@@ -487,7 +488,9 @@ class _TaggerTraining:
             device=device,
             is_rare=np.bincount(np.concatenate(ids), minlength=vocabulary.size) == 1,
         )
-        source = ExampleBatches(np.array([len(row) for row in ids]), collate, self.initialization.config, self.seed)
+        source = ExampleBatches(
+            np.array([len(row) for row in ids]), collate, self.initialization.config.training, self.seed
+        )
         model = self.model(network)
         validate = (lambda: model.measure(self.held_out, self.gold).error) if self.held_out else None
         return TrainingPlan(source=source, objective=tagger.tag_loss, validate=validate, measure="error")

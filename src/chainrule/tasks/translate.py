@@ -311,12 +311,12 @@ def train(
         if valid_encoded is not None:
             valid_batches = PairCollator(*valid_encoded, target.vocabulary, device)
             validate = lambda: mean_nats(network, valid_batches)  # noqa: E731
-        examples = ExampleBatches(lengths, collate, config, options.seed)
+        examples = ExampleBatches(lengths, collate, config.training, options.seed)
         return TrainingPlan(source=examples, objective=pair_loss, validate=validate)
 
     start = time.perf_counter()
     network, log, summary = fit(
-        options, config, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
+        options, config.training, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
     )
     metrics: dict[str, Any] = {
         "train_pairs": len(encoded[0]),

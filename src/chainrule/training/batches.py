@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chainrule.lm import Ids
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 
 POOL = 50  # batches whose lines are sorted by length together, to reduce padding
 
@@ -42,7 +42,7 @@ class BatchSource(Protocol):
 class StreamBatches:
     """The text as a ring, cut into B columns that are read in parallel, T tokens per step."""
 
-    def __init__(self, ids: Ids, config: Training, seed: int, device: torch.device) -> None:
+    def __init__(self, ids: Ids, config: TrainingConfig, seed: int, device: torch.device) -> None:
         self.ids = torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(device)  # (N,)
         self.seed, self.shuffle = seed, config.shuffle
         self.B = min(config.batch_size, max(1, len(ids) // 2))
@@ -72,7 +72,9 @@ class StreamBatches:
 class LineBatches:
     """Lines from `<s>`, batched by similar length; lines longer than the window take several steps."""
 
-    def __init__(self, ids: Ids, bos: int, eos: int, config: Training, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, ids: Ids, bos: int, eos: int, config: TrainingConfig, seed: int, device: torch.device
+    ) -> None:
         ends = np.flatnonzero(ids == eos)
         self.ids, self.bos, self.eos = np.asarray(ids, dtype=np.int64), bos, eos
         self.starts = np.concatenate([[0], ends[:-1] + 1])  # (L,) offsets of the lines
@@ -118,7 +120,7 @@ class LineBatches:
 class ExampleBatches:
     """Source of batches; an epoch contains every example once."""
 
-    def __init__(self, lengths: Ids, collate: Callable[[Ids], Any], config: Training, seed: int) -> None:
+    def __init__(self, lengths: Ids, collate: Callable[[Ids], Any], config: TrainingConfig, seed: int) -> None:
         self.lengths, self.collate = lengths, collate
         self.B, self.shuffle, self.seed = config.batch_size, config.shuffle, seed
 

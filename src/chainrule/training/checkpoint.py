@@ -15,13 +15,16 @@ from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor
 
+from chainrule.config import setting_names
 from chainrule.errors import InputError, ModelFileError, UsageError
 from chainrule.storage import atomic, strict_json, verified_dir
+from chainrule.training.config import TrainingConfig
 
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start anew"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
 ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
+TRAINING_SETTINGS = frozenset(setting_names(TrainingConfig))
 EMPTY = hashlib.sha256().hexdigest()  # digest of an empty text
 
 
@@ -157,13 +160,13 @@ def _what_changed(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
 
 
 def _differences(name: str, then: Any, now: Any) -> list[str]:
-    """One line per differing setting; config settings are prefixed with `model.`."""
+    """One line per differing setting; settings of the config are prefixed with `model.` or `training.`."""
     if isinstance(then, dict) and isinstance(now, dict):
-        start = "model" if name == "config" else name
-        names = [inner for inner in now | then if now.get(inner) != then.get(inner)]
-        return [
-            line for n in names for line in _differences(f"{start}.{n}", then.get(n, "unset"), now.get(n, "unset"))
-        ]
+        lines = []
+        for inner in [inner for inner in now | then if now.get(inner) != then.get(inner)]:
+            section = name if name != "config" else "training" if inner in TRAINING_SETTINGS else "model"
+            lines += _differences(f"{section}.{inner}", then.get(inner, "unset"), now.get(inner, "unset"))
+        return lines
     return [f"{name} is {now} now and was {then} then"]
 
 

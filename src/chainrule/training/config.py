@@ -13,7 +13,7 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class TrainingConfig:
     """Training settings shared by all networks."""
 
     batch_size: int = setting(32, "Neural models: lines (or parallel streams) per batch.")
@@ -63,16 +63,16 @@ class Training:
         _between(self, 0, 1, "flat", "average_from", "decay")
         for name in ("learning_rate", "loss_scale"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose a number above 0")
+                raise ConfigError(f"training.{name} is {getattr(self, name):g}; choose a number above 0")
         if self.max_seconds is not None and not 0 < self.max_seconds < float("inf"):
-            raise ConfigError(f"model.max_seconds is {self.max_seconds:g}; choose a number above 0")
+            raise ConfigError(f"training.max_seconds is {self.max_seconds:g}; choose a number above 0")
 
     def check_validation(self, has_validation: bool) -> None:
         """Raise ConfigError if a setting needs a validation text and there is none."""
         if has_validation:
             return
         if self.schedule == "plateau":
-            raise ConfigError("model.schedule is 'plateau', which follows a validation text: give --valid")
+            raise ConfigError("training.schedule is 'plateau', which follows a validation text: give --valid")
         if self.stop_after:
             raise ConfigError("early stopping (--patience) follows a validation text: give --valid")
 
@@ -81,7 +81,7 @@ def _at_least(config: object, least: int, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if not least <= value < float("inf"):
-            raise ConfigError(f"model.{name} is {value:g}; choose {least} or more")
+            raise ConfigError(f"training.{name} is {value:g}; choose {least} or more")
 
 
 def _between(config: object, low: float, high: float, *names: str, open_end: bool = False) -> None:
@@ -89,4 +89,4 @@ def _between(config: object, low: float, high: float, *names: str, open_end: boo
         value = getattr(config, name)
         if not low <= value <= high or (open_end and value == high):
             bracket = ")" if open_end else "]"
-            raise ConfigError(f"model.{name} is {value:g}; choose a value in [{low:g}, {high:g}{bracket}")
+            raise ConfigError(f"training.{name} is {value:g}; choose a value in [{low:g}, {high:g}{bracket}")

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.errors import ModelFileError
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 
 
-def make(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
+def make(config: TrainingConfig, flat: nn.Parameter) -> torch.optim.Optimizer:
     """Create the optimiser with its state allocated, so that the first step is like every other."""
     optimizer = _build(config, flat)
     for name in _state_names(config):
@@ -53,7 +53,7 @@ def restore(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> 
         tensor.copy_(tensors[name])
 
 
-def _build(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
+def _build(config: TrainingConfig, flat: nn.Parameter) -> torch.optim.Optimizer:
     is_cuda = flat.device.type == "cuda"
     rate = torch.tensor(config.learning_rate, device=flat.device) if is_cuda else config.learning_rate
     decay = config.weight_decay  # L2 term added to the gradient; decoupled in adamw
@@ -74,7 +74,7 @@ def _build(config: Training, flat: nn.Parameter) -> torch.optim.Optimizer:
             return torch.optim.AdamW([flat], **adam)
 
 
-def _state_names(config: Training) -> tuple[str, ...]:
+def _state_names(config: TrainingConfig) -> tuple[str, ...]:
     match config.optimizer:
         case "sgd":
             return ()

@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 
 LONGEST_WARMUP = 0.1  # maximum share of the run
 
 
-def learning_rate(config: Training, step: int, progress: float) -> float:
+def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
     """Learning rate of the update after `step` others, at `progress` in [0, 1] of the run.
 
     For `plateau`, multiply by the factor of a `Plateau`.
@@ -18,7 +18,7 @@ def learning_rate(config: Training, step: int, progress: float) -> float:
     return config.learning_rate * warm * _decay_factor(config, min(max(progress, 0.0), 1.0))
 
 
-def _decay_factor(config: Training, progress: float) -> float:
+def _decay_factor(config: TrainingConfig, progress: float) -> float:
     is_flat = progress <= config.flat
     x = 0.0 if is_flat else (progress - config.flat) / (1 - config.flat)  # progress of the decay
     match config.schedule:
@@ -43,7 +43,7 @@ class Plateau:
     waited: int = 0  # validations since the best or the last reduction
 
     @classmethod
-    def start(cls, config: Training) -> Self:
+    def start(cls, config: TrainingConfig) -> Self:
         """State before the first validation."""
         return cls(decay=config.decay, patience=config.patience)
 
@@ -60,6 +60,6 @@ class Plateau:
         return {"factor": self.factor, "best": self.best, "waited": self.waited}
 
     @classmethod
-    def from_json(cls, config: Training, fields: dict[str, Any]) -> Self:
+    def from_json(cls, config: TrainingConfig, fields: dict[str, Any]) -> Self:
         """Inverse of `to_json`."""
         return replace(cls.start(config), **fields)

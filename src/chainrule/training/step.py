@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from chainrule.training import optimizers
 from chainrule.training.batches import StreamBatches, Window
-from chainrule.training.config import Training
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import limit_threads
 
 ALIGNMENT = 64  # elements: alignment of each parameter for vector instructions
@@ -130,7 +130,9 @@ def allow_tf32(device: torch.device) -> Iterator[None]:
 class TrainingStep:
     """θ ← θ − η · clip(∂L/∂θ) by the optimiser; accumulates `statistics` and `gradient_stats`."""
 
-    def __init__(self, network: nn.Module, objective: Objective, config: Training, device: torch.device) -> None:
+    def __init__(
+        self, network: nn.Module, objective: Objective, config: TrainingConfig, device: torch.device
+    ) -> None:
         self.network, self.objective, self.config, self.device = network, objective, config, device
         is_compiled = config.compile and device.type == "cuda"
         self.learner: Any = torch.compile(network, dynamic=False) if is_compiled else network

@@ -24,7 +24,7 @@ from chainrule.storage.tensors import TensorSpec, spec_of
 from chainrule.training import checkpoint, diagnostics, optimizers, schedules
 from chainrule.training.batches import BatchSource, StreamBatches
 from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
-from chainrule.training.config import Averaging, Training
+from chainrule.training.config import Averaging, TrainingConfig
 from chainrule.training.log import TrainLog
 from chainrule.training.step import (
     CLIPPED,
@@ -142,7 +142,7 @@ class Position:
 class Trainer:
     """Trains one network; call `fit`."""
 
-    def __init__(self, network: nn.Module, config: Training, plan: TrainingPlan, options: RunOptions) -> None:
+    def __init__(self, network: nn.Module, config: TrainingConfig, plan: TrainingPlan, options: RunOptions) -> None:
         self.network, self.config, self.plan, self.options = network, config, plan, options
         self.device: torch.device = next(network.parameters()).device
         config.check_validation(plan.validate is not None)
@@ -536,7 +536,7 @@ class Trainer:
 class TrainingMetrics:
     """Measures the time of a run and writes its log lines and progress."""
 
-    def __init__(self, config: Training, plan: TrainingPlan, progress: Progress) -> None:
+    def __init__(self, config: TrainingConfig, plan: TrainingPlan, progress: Progress) -> None:
         self.config, self.plan, self.progress = config, plan, progress
         self.loss = float("nan")
         self.start_clock(0.0)

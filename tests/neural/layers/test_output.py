@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import Architecture, OutputKind
+from chainrule.neural.config import ModelConfig, OutputKind
 from chainrule.neural.layers.output import (
     AdaptiveSoftmax,
     NoiseContrastive,
@@ -32,7 +32,7 @@ def embedding(width: int = D) -> nn.Parameter:
 
 
 def made(kind: OutputKind, counts: Floats | None = COUNTS, vocabulary: Vocabulary = VOCABULARY) -> Output:
-    config = Architecture(output=kind, tie=False, samples=16, init_range=0.5)
+    config = ModelConfig(output=kind, tie=False, samples=16, init_range=0.5)
     return make_output(config, D, vocabulary, embedding(), counts)
 
 
@@ -99,7 +99,7 @@ def test_every_parameter_learns(kind: OutputKind) -> None:
 def test_a_tied_layer_shares_the_embedding_itself(kind: OutputKind) -> None:
     E = embedding()
     before = E.detach().clone()
-    layer = make_output(Architecture(output=kind), D, VOCABULARY, E, COUNTS)
+    layer = make_output(ModelConfig(output=kind), D, VOCABULARY, E, COUNTS)
     assert layer.weight is E
     assert torch.equal(E, before)  # its first values are the embedding's, not drawn anew
     layer.loss(hidden(), torch.tensor([0, 5, 29, 6, 1, 2, 8, 8])).backward()
@@ -110,7 +110,7 @@ def test_a_tied_layer_shares_the_embedding_itself(kind: OutputKind) -> None:
 @pytest.mark.parametrize("kind", ["softmax", "sampled", "nce"])
 def test_an_untied_layer_has_its_own_weights_within_the_range(kind: OutputKind) -> None:
     E = embedding()
-    layer = make_output(Architecture(output=kind, tie=False, init_range=0.02), D, VOCABULARY, E, COUNTS)
+    layer = make_output(ModelConfig(output=kind, tie=False, init_range=0.02), D, VOCABULARY, E, COUNTS)
     assert layer.weight is not E
     assert layer.weight.shape == (V, D)
     assert 0.01 < layer.weight.abs().max() <= 0.02
@@ -119,20 +119,20 @@ def test_an_untied_layer_has_its_own_weights_within_the_range(kind: OutputKind) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tied_layers_of_two_widths_are_refused(kind: OutputKind) -> None:
     with pytest.raises(ConfigError, match=r"not 6 and 7.*--no-tie"):
-        make_output(Architecture(output=kind), D, VOCABULARY, embedding(7), COUNTS)
-    config = Architecture(output=kind, tie=False)
+        make_output(ModelConfig(output=kind), D, VOCABULARY, embedding(7), COUNTS)
+    config = ModelConfig(output=kind, tie=False)
     assert make_output(config, D, VOCABULARY, embedding(7), COUNTS).log_probs(hidden()).shape == (8, V)
 
 
 def test_an_adaptive_softmax_cannot_be_tied() -> None:
     with pytest.raises(ConfigError, match="--no-tie"):
-        make_output(Architecture(output="adaptive"), D, VOCABULARY, embedding(), COUNTS)
+        make_output(ModelConfig(output="adaptive"), D, VOCABULARY, embedding(), COUNTS)
 
 
 def test_settings_reach_the_layer() -> None:
-    noisy = make_output(Architecture(output="sampled", samples=7), D, VOCABULARY, embedding(), COUNTS)
+    noisy = make_output(ModelConfig(output="sampled", samples=7), D, VOCABULARY, embedding(), COUNTS)
     assert noisy.draw().shape == (7,)
     clustered = make_output(
-        Architecture(output="adaptive", cutoffs=(3, 9), tie=False), D, VOCABULARY, embedding(), COUNTS
+        ModelConfig(output="adaptive", cutoffs=(3, 9), tie=False), D, VOCABULARY, embedding(), COUNTS
     )
     assert clustered.layer.cutoffs == [3, 9, V - 2]

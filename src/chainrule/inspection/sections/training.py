@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from chainrule.analysis.section import Figure, Finding, Section, round_for_json, strip_tags
+from chainrule.config import flatten
 from chainrule.errors import InputError
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
@@ -602,8 +603,8 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
             logs[name] = log
     if not logs:
         return None
-    clips = {name: getattr(samples_by_name[name].model.config, "clip", None) for name in logs}
-    outputs = {name: getattr(samples_by_name[name].model.config, "output", None) for name in logs}
+    clips = {name: flatten(samples_by_name[name].model.config).get("clip") for name in logs}
+    outputs = {name: flatten(samples_by_name[name].model.config).get("output") for name in logs}
     unnormalized = [name for name in logs if outputs[name] in BY_NOISE]
     figures = [_loss(logs, unnormalized)]
     for done, (name, log) in enumerate(logs.items()):

@@ -6,7 +6,7 @@ Transformer's output at `</s>`. Letters: B texts, T tokens including both marker
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training.batches import pad_to_device
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import device_of, exact_inference, limit_threads
 
 BATCH_SIZE = 64  # texts per batch
@@ -43,10 +44,9 @@ class ClassifyConfig(EncoderConfig):
     embedding: int = 100
     dropout: float = 0.5
     longest: int = 256  # tokens of a text including `<s>` and `</s>`; longer texts are truncated
-    epochs: int = 10
-    batch_size: int = 32  # texts
-    learning_rate: float = 2e-3
-    clip: float = 5.0  # the norm is usually 2 to 3
+    training: TrainingConfig = field(  # batch_size in texts; the gradient norm is usually 2 to 3
+        default_factory=lambda: TrainingConfig(epochs=10, batch_size=32, learning_rate=2e-3, clip=5.0)
+    )
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)

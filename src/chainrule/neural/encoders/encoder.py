@@ -18,6 +18,7 @@ from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
 from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
 from chainrule.neural.recurrent import Layer
+from chainrule.training.config import TrainingConfig
 
 Family = Literal["rnn", "lstm", "gru", "transformer"]
 SHAPE_OF_ALL: Final = ("family", "hidden", "layers", "embedding")
@@ -31,7 +32,7 @@ OF_RECURRENT: Final = (*SHAPE_OF_RECURRENT, "weight_dropout")
 class EncoderConfig(BlockConfig):
     """Settings of an encoder; settings without effect on the chosen family are rejected."""
 
-    without_effect: ClassVar[tuple[str, ...]] = ("bptt", "samples", "cutoffs")  # texts are processed whole
+    without_effect: ClassVar[tuple[str, ...]] = ("samples", "cutoffs")
     family: Family = "lstm"
     directions: Literal["joined", "apart", "forward"] = "joined"  # layers read both, or only their own direction
     weight_dropout: float = 0.0  # DropConnect on the recurrent matrices
@@ -50,6 +51,8 @@ class EncoderConfig(BlockConfig):
                 raise ConfigError(f"model.{field.name} is not a setting of family '{self.family}'; leave it out")
             if field.name in self.without_effect and not is_default:
                 raise ConfigError(f"model.{field.name} has no effect in this task; leave it out")
+        if self.training.bptt != TrainingConfig().bptt:  # texts are processed whole
+            raise ConfigError("training.bptt has no effect in this task; leave it out")
         if not 0 <= self.weight_dropout < 1:
             raise ConfigError(f"model.weight_dropout is {self.weight_dropout:g}; choose a value in [0, 1)")
         if not 1 <= self.longest <= LARGEST:

@@ -1,7 +1,7 @@
 """Encoder pre-training on plain text: bidirectional language models (ELMo) or masked words (BERT)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, archit
 from chainrule.neural.layers.output import make_output
 from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.weights import check_outputs
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import device_of, exact_inference, limit_threads, use_all_threads
 
 MASK_SHARE, RANDOM_SHARE = 0.8, 0.1  # shares of the chosen words; the rest are kept (Devlin et al. 2019)
@@ -30,8 +31,7 @@ class PretrainConfig(EncoderConfig):
     directions: Literal["joined", "apart", "forward"] = "apart"
     layers: int = 2
     longest: int = 128  # tokens of a piece including `<s>` and `</s>`; longer lines are split
-    epochs: int = 10
-    learning_rate: float = 1e-3
+    training: TrainingConfig = field(default_factory=lambda: TrainingConfig(epochs=10, learning_rate=1e-3))
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)

@@ -5,7 +5,7 @@ step. With attention, c_i = Σ_j α_ij h_j, α_i = softmax_j score(s_{i−1}, h_
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from chainrule.neural.layers.output import make_output
 from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.training.batches import pad_to_device, to_device
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import cast
 
 
@@ -35,9 +36,9 @@ class PairConfig(EncoderConfig):
     joint: bool = True  # one vocabulary and one embedding for both texts
     family: Literal["rnn", "lstm", "gru", "transformer"] = "gru"
     longest: int = 128  # tokens of a source or target including `</s>`; longer pairs are skipped
-    epochs: int = 30
-    batch_size: int = 64  # pairs
-    learning_rate: float = 1e-3
+    training: TrainingConfig = field(  # batch_size in pairs
+        default_factory=lambda: TrainingConfig(epochs=30, batch_size=64, learning_rate=1e-3)
+    )
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)

@@ -8,7 +8,7 @@ Letters: B rows, T words, K tags, N distinct words of a batch.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rat
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.training.batches import pad_to_device
+from chainrule.training.config import TrainingConfig
 from chainrule.training.device import exact_inference, limit_threads
 
 
@@ -42,9 +43,9 @@ class TagConfig(EncoderConfig):
     hidden: int = 400
     embedding: int = 100
     dropout: float = 0.5
-    batch_size: int = 16  # sentences
-    epochs: int = 30
-    learning_rate: float = 2e-3
+    training: TrainingConfig = field(  # batch_size in sentences
+        default_factory=lambda: TrainingConfig(batch_size=16, epochs=30, learning_rate=2e-3)
+    )
 
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)

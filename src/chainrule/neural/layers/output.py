@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import Architecture
+from chainrule.neural.config import ModelConfig
 from chainrule.training.device import cast, compute_dtype, use_all_threads
 
 PIECE_ON_CPU = 1 << 22  # logits per chunk: fits the CPU cache, yet large enough for efficient products
@@ -133,7 +133,7 @@ class Softmax(Output):
 
 
 def make_output(
-    config: Architecture, width: int, vocabulary: Vocabulary, embedding: nn.Parameter, counts: Floats | None
+    config: ModelConfig, width: int, vocabulary: Vocabulary, embedding: nn.Parameter, counts: Floats | None
 ) -> Output:
     """Create the configured output layer; `counts` (V,) are training word counts, None if they will be loaded."""
     tied = embedding if config.tie else None

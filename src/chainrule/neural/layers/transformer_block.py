@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chainrule.errors import ConfigError
-from chainrule.neural.config import LARGEST, Architecture
+from chainrule.neural.config import LARGEST, ModelConfig
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize, initialize_gates
 from chainrule.neural.layers.positions import Rotation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockConfig(Architecture):
+class BlockConfig(ModelConfig):
     """Settings of a stack of Transformer blocks."""
 
     heads: int = 4
@@ -28,7 +28,7 @@ class BlockConfig(Architecture):
     bias: bool = False  # in linear layers and norms
 
     def __post_init__(self) -> None:
-        Architecture.__post_init__(self)
+        ModelConfig.__post_init__(self)
         for name, least in (("heads", 1), ("feedforward", 0)):
             if not least <= getattr(self, name) <= LARGEST:
                 raise ConfigError(f"model.{name} is {getattr(self, name)}; choose {least} to {LARGEST}")
