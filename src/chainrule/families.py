@@ -13,14 +13,13 @@ from chainrule.config import setting_names
 from chainrule.data.training_data import TrainingData
 from chainrule.errors import ConfigError, MissingExtra
 from chainrule.lm import AnyModel, Context, Vocabulary
+from chainrule.neural.cells import CELLS
 from chainrule.storage.verified_dir import Content, VerifiedDir
 
 FAMILIES: Final[Mapping[str, str]] = {
     "ngram": "chainrule.ngram.family",
     "feedforward": "chainrule.neural.feedforward:family",
-    "rnn": "chainrule.neural.rnn:family",
-    "lstm": "chainrule.neural.lstm:family",
-    "gru": "chainrule.neural.gru:family",
+    **{name: f"{cell.module}:family" for name, cell in CELLS.items()},
     "transformer": "chainrule.neural.transformer:family",
     "mixture": "chainrule.mixture",
 }

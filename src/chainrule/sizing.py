@@ -16,6 +16,7 @@ from chainrule import families
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError
 from chainrule.lm import Context
+from chainrule.neural.cells import CELLS
 from chainrule.prepared_corpus import PreparedCorpus
 
 if TYPE_CHECKING:
@@ -50,14 +51,11 @@ PROBES: Final = 3
 """Maximum number of candidates to measure."""
 LARGEST_PROBE_SHARE: Final = 0.1
 """Share of the budget after which no further candidate is measured."""
-GATES: Final = {"rnn": 1, "gru": 3, "lstm": 4}
 
 _RECURRENT: Final = tuple((width, 1) for width in (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024))
 LADDERS: Final[Mapping[str, Sequence[tuple[int, int]]]] = {
     "feedforward": _RECURRENT[1:8],
-    "rnn": _RECURRENT,
-    "gru": _RECURRENT,
-    "lstm": _RECURRENT,
+    **dict.fromkeys(CELLS, _RECURRENT),
     "transformer": ((48, 1), (64, 2), (96, 2), (128, 2), (128, 3), (192, 3), (256, 4), (384, 6), (512, 6)),
 }
 """Candidate (width, layers) pairs by family, smallest first."""
@@ -68,9 +66,7 @@ LARGEST_UNLIMITED: Final = {"cpu": 384, "cuda": 1024}
 """Widest recurrent network without a budget."""
 
 LEARNING_RATES: Final = {
-    "lstm": (4.5e-3, 256),
-    "gru": (4.5e-3, 256),
-    "rnn": (3e-3, 256),
+    **{name: (cell.learning_rate, 256) for name, cell in CELLS.items()},
     "feedforward": (2.5e-3, 192),
     "transformer": (2e-3, 128),
 }
@@ -264,7 +260,7 @@ class _Chooser:
         largest = self.text.largest_width
         if self.seconds is None:
             largest = min(largest, LARGEST_UNLIMITED[self.device])
-        cap = largest // (1 if self.family in GATES else 2)
+        cap = largest // (1 if self.family in CELLS else 2)
         steps = [step for step in LADDERS[self.family] if step[0] <= cap] or [LADDERS[self.family][0]]
         fixed = [self.settings.get(name) for name in ("hidden", "layers")]
         return list(dict.fromkeys((int(fixed[0] or width), int(fixed[1] or n)) for width, n in steps))  # type: ignore[call-overload]
@@ -306,7 +302,8 @@ class _Chooser:
         width, layers = step
         if self.family == "feedforward":
             return float((self._order() - 1 + layers - 1) * width**2)
-        return float((2 * GATES[self.family] if self.family in GATES else 12) * layers * width**2)
+        matrices = 2 * CELLS[self.family].layer.gates if self.family in CELLS else 12  # of width x width, by layer
+        return float(matrices * layers * width**2)
 
     def _order(self) -> int:
         return int(str(self.settings.get("order", 10 if self.text.is_characters else 5)))

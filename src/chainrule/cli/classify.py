@@ -9,6 +9,7 @@ import typer
 
 from chainrule.cli import options, training_options
 from chainrule.cli.console import dumps, emit, flush, print_table, progress, say
+from chainrule.neural.cells import CELLS
 from chainrule.ngram.config import Config as NgramConfig
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from chainrule.tasks.classify_report import ClassifierReport, Explanation
 
 app = typer.Typer(help="Text classification: train, predict, evaluate.", no_args_is_help=True)
-FAMILIES = "Model family: ngram (naive Bayes), rnn, lstm, gru or transformer."  # a literal: the table loads slowly
+FAMILIES = f"Model family: ngram (naive Bayes), {', '.join(CELLS)} or transformer."
 MAX_LABELS = 10  # labels for which the whole confusion matrix is printed; else the most frequent confusions
 STRONG, MEDIUM, WEAK = 0.7, 0.4, 0.1  # thresholds of the highlight styles, relative to the largest weight
 

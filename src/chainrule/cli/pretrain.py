@@ -7,8 +7,9 @@ import typer
 
 from chainrule.cli import options, training_options
 from chainrule.cli.console import emit, say
+from chainrule.neural.cells import CELLS, ENCODER_FAMILIES
 
-FAMILIES = "Encoder: rnn, lstm, gru (bidirectional language model) or transformer (masked language model)."
+FAMILIES = f"Encoder: {', '.join(CELLS)} (bidirectional language model) or transformer (masked language model)."
 
 
 SETTINGS = training_options.TASK_SETTINGS | {
@@ -43,8 +44,8 @@ def pretrain(
     from chainrule.errors import UsageError
 
     start = time.perf_counter()
-    if family not in ("rnn", "lstm", "gru", "transformer"):
-        raise UsageError(f"there is no encoder of family '{family}'; choose rnn, lstm, gru or transformer")
+    if family not in ENCODER_FAMILIES:
+        raise UsageError(f"there is no encoder of family '{family}'; choose {', '.join(CELLS)} or transformer")
     encoder = training_options.train_task(
         "pretrain",
         families.get_task("pretrain").PretrainConfig,

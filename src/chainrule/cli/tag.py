@@ -43,7 +43,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
 @app.command()
 @options.grouped(SETTINGS)
 def train(
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help=training_options.FAMILIES)],
     file: File,
     *,
     run: training_options.Run,

@@ -9,6 +9,7 @@ from chainrule.cli import options
 from chainrule.cli.console import emit, say
 from chainrule.cli.training_options import Run
 from chainrule.config import RunConfig
+from chainrule.neural.cells import CELLS
 from chainrule.neural.config import ModelConfig
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.tokenizers.config import TokenizerConfig
@@ -17,7 +18,7 @@ from chainrule.training.config import TrainingConfig
 if TYPE_CHECKING:
     from chainrule.model import Model
 
-FAMILIES = "Model family: ngram, feedforward, rnn, lstm, gru or transformer."  # a literal: the table loads slowly
+FAMILIES = f"Model family: ngram, feedforward, {', '.join(CELLS)} or transformer."  # `families` loads slowly
 SETTINGS = (
     options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk")
     | options.of_fields(TokenizerConfig, "lowercase", "locale")
@@ -25,7 +26,7 @@ SETTINGS = (
     | options.of_fields(ModelConfig, "hidden", "layers", "embedding", "dropout", "tie")
     | {
         "attention": options.option(
-            str, "rnn, lstm, gru: attention over earlier states: none, dot, scaled-dot, general or additive."
+            str, f"{', '.join(CELLS)}: attention over earlier states: none, dot, scaled-dot, general or additive."
         )
     }
     | options.of_fields(TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer")

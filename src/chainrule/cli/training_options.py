@@ -11,6 +11,7 @@ import typer
 from chainrule.cli import options
 from chainrule.cli.console import progress, say
 from chainrule.config import RunConfig
+from chainrule.neural.cells import CELLS
 from chainrule.neural.config import ModelConfig
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.training.config import TrainingConfig
@@ -28,6 +29,7 @@ TASK_SETTINGS = (
     | options.of_fields(RunConfig, "seed")
 )
 """Options of every task that trains a network."""
+FAMILIES = f"Model family: {', '.join(CELLS)} or transformer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import typer
 
 from chainrule.cli import options, training_options
 from chainrule.cli.console import dumps, emit, flush, progress, say
+from chainrule.neural.cells import CELLS, ENCODER_FAMILIES
 
 if TYPE_CHECKING:
     from chainrule.decoding.settings import Decoding
@@ -62,7 +63,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
     ),
     "joint": options.option(bool, "One vocabulary for source and target, or one each.", "--joint/--separate"),
     "attention": options.option(
-        str, "rnn, lstm, gru: attention over the source: none, dot, scaled-dot, general or additive."
+        str, f"{', '.join(CELLS)}: attention over the source: none, dot, scaled-dot, general or additive."
     ),
     "label_smoothing": options.option(float, "Label smoothing: probability mass spread over all tokens."),
 }
@@ -71,7 +72,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
 @app.command()
 @options.grouped(SETTINGS)
 def train(
-    family: Annotated[str, typer.Argument(metavar="FAMILY", help="Model family: rnn, lstm, gru or transformer.")],
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help=training_options.FAMILIES)],
     pairs: Pairs,
     *,
     run: training_options.Run,
@@ -92,8 +93,10 @@ def train(
     from chainrule.errors import UsageError
 
     start = time.perf_counter()
-    if family not in ("rnn", "lstm", "gru", "transformer"):
-        raise UsageError(f"there is no family '{family}' to translate with; choose rnn, lstm, gru or transformer")
+    if family not in ENCODER_FAMILIES:
+        raise UsageError(
+            f"there is no family '{family}' to translate with; choose {', '.join(CELLS)} or transformer"
+        )
     config = families.get_task("translate").PairConfig
     model = training_options.train_task(
         "translate", config, family, pairs, run, settings, inputs=valid or (), valid=valid

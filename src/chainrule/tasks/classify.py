@@ -15,6 +15,7 @@ from chainrule.data.training_data import RunOptions
 from chainrule.errors import ConfigError, InputError, MissingExtra, UsageError
 from chainrule.evaluation import classification
 from chainrule.lm import Floats, Ids
+from chainrule.neural.cells import ENCODER_FAMILIES
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import provenance
 from chainrule.storage.verified_dir import Content, VerifiedDir, read_json
@@ -41,7 +42,7 @@ from chainrule.tokenizers.config import EOS
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 MAX_LABELS: Final = 1 << 20
-FAMILIES: Final = ("ngram", "rnn", "lstm", "gru", "transformer")
+FAMILIES: Final = ("ngram", *ENCODER_FAMILIES)
 
 
 class Posterior(Protocol):

@@ -87,7 +87,7 @@ def test_directions_kept_apart_never_meet() -> None:
 def test_one_layer_is_torchs_own(family: str) -> None:
     """torch.nn's bidirectional layer over packed rows, with our weights."""
     torch.manual_seed(3)
-    ours = RecurrentEncoder(6, replace(SMALL, family=family, layers=1)).eval()  # type: ignore[arg-type]
+    ours = RecurrentEncoder(6, replace(SMALL, family=family, layers=1)).eval()
     theirs: Any = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[family](
         6, 4, batch_first=True, bidirectional=True
     )

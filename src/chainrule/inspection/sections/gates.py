@@ -8,8 +8,8 @@ from chainrule.analysis.gates import CellActivity
 from chainrule.analysis.section import Finding, Section
 from chainrule.analysis.text_properties import PROPERTIES, AlignedText, Property, parse_property
 from chainrule.inspection.sample import Sample
-from chainrule.inspection.sections.recurrent_matrix import RECURRENT
 from chainrule.lm import Floats
+from chainrule.neural.cells import CELLS
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers import punctuation
 from chainrule.tokenizers.tokenizer import byte_alphabet
@@ -91,7 +91,7 @@ def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: P
     at most `neural.states.MOST_BYTES` together.
     """
     tracked = {name: parse_property(name) for name in track}
-    recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
+    recurrent = [sample for sample in samples if sample.model.family in CELLS]
     if not recurrent:
         return None
     activities = [read_cells(sample, tracked, progress, models=len(recurrent)) for sample in recurrent]

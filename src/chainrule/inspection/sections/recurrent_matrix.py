@@ -8,17 +8,17 @@ from chainrule.analysis.recurrent_matrix import MAX_SLOPE, Recurrence, describe,
 from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
+from chainrule.neural.cells import CELLS
 from chainrule.plots.html import escape
 from chainrule.progress import Progress, silent
 
-RECURRENT: Final = ("rnn", "lstm", "gru")
 LAGS: Final = 100
 CURVES: Final = 8  # lines of the bound plot
 
 
 def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
     """Return the recurrent matrices of every recurrent model; None if there is none. The text is not used."""
-    recurrent = [sample for sample in samples if sample.model.family in RECURRENT]
+    recurrent = [sample for sample in samples if sample.model.family in CELLS]
     if not recurrent:
         return None
     recurrences = {sample.name: _recurrences(sample, progress) for sample in recurrent}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from chainrule.data.encoded import batches_by_length
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.encoders.encoder import EncoderConfig, EncoderOutput, Family, TextEncoder
+from chainrule.neural.encoders.encoder import EncoderConfig, EncoderOutput, TextEncoder
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.transformer_block import dropout_rate
@@ -39,7 +39,6 @@ class ClassifyConfig(EncoderConfig):
     class_weights: Literal["none", "balanced"] = "none"  # balanced: loss weight N / (K n_c) of label c
     label_smoothing: float = 0.0  # ε: probability mass spread over all labels
     unknown: float = 0.1  # share of words replaced by `<unk>` in training, so that `<unk>` gets a vector
-    family: Family = "lstm"
     hidden: int = 200
     embedding: int = 100
     dropout: float = 0.5

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural import gru, lstm, rnn
+from chainrule.neural.cells import ENCODER_FAMILIES, get_cell
 from chainrule.neural.config import LARGEST
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
@@ -20,7 +20,6 @@ from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBl
 from chainrule.neural.recurrent import Layer
 from chainrule.training.config import TrainingConfig
 
-Family = Literal["rnn", "lstm", "gru", "transformer"]
 SHAPE_OF_ALL: Final = ("family", "hidden", "layers", "embedding")
 SHAPE_OF_TRANSFORMERS: Final = ("heads", "positions", "norm", "feedforward", "activation", "bias")
 SHAPE_OF_RECURRENT: Final = ("directions",)
@@ -33,7 +32,7 @@ class EncoderConfig(BlockConfig):
     """Settings of an encoder; settings without effect on the chosen family are rejected."""
 
     without_effect: ClassVar[tuple[str, ...]] = ("samples", "cutoffs")
-    family: Family = "lstm"
+    family: str = "lstm"  # one of ENCODER_FAMILIES
     directions: Literal["joined", "apart", "forward"] = "joined"  # layers read both, or only their own direction
     weight_dropout: float = 0.0  # DropConnect on the recurrent matrices
     frozen_vectors: bool = False  # do not train pre-trained word vectors
@@ -43,6 +42,8 @@ class EncoderConfig(BlockConfig):
 
     def __post_init__(self) -> None:
         BlockConfig.__post_init__(self)
+        if self.family not in ENCODER_FAMILIES:
+            raise ConfigError(f"model.family is '{self.family}'; choose one of {', '.join(ENCODER_FAMILIES)}")
         is_transformer = self.family == "transformer"
         inapplicable = OF_RECURRENT if is_transformer else OF_TRANSFORMERS
         for field in fields(self):
@@ -95,11 +96,8 @@ class EncoderOutput(NamedTuple):
 def make_layer(inputs: int, width: int, config: EncoderConfig) -> Layer:
     """Create one recurrent layer of the configured family."""
     common: dict[str, Any] = {name: getattr(config, name) for name in ("init", "init_range", "weight_dropout")}
-    if config.family == "lstm":
-        return lstm.LSTMLayer(inputs, width, lstm.Config(**common))
-    if config.family == "gru":
-        return gru.GRULayer(inputs, width, gru.Config(**common))
-    return rnn.ElmanLayer(inputs, width, rnn.Config(**common))
+    cell = get_cell(config.family)
+    return cell.layer(inputs, width, cell.config(**common))
 
 
 class RecurrentEncoder(nn.Module):

@@ -34,7 +34,7 @@ class PairConfig(EncoderConfig):
     attention: Literal["none", "dot", "scaled-dot", "general", "additive"] = "additive"  # recurrent families
     label_smoothing: float = 0.1  # ε: probability mass spread over all words
     joint: bool = True  # one vocabulary and one embedding for both texts
-    family: Literal["rnn", "lstm", "gru", "transformer"] = "gru"
+    family: str = "gru"
     longest: int = 128  # tokens of a source or target including `</s>`; longer pairs are skipped
     training: TrainingConfig = field(  # batch_size in pairs
         default_factory=lambda: TrainingConfig(epochs=30, batch_size=64, learning_rate=1e-3)

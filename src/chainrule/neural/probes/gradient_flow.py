@@ -32,6 +32,7 @@ from chainrule.neural.network import Tensors
 from chainrule.neural.probes.activations import capture_inputs, record_recurrence, replace_layers
 from chainrule.neural.probes.hidden_states import context_spans
 from chainrule.neural.recurrent import Layer, RecurrentNetwork
+from chainrule.neural.rnn import ElmanLayer
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
@@ -74,10 +75,14 @@ class _Run:
 
 
 def has_kernels(network: RecurrentNetwork) -> bool:
-    """Whether kernels can run all layers; attention added to the state needs step-by-step execution."""
+    """Whether kernels can run all layers; attention added to the state needs step-by-step execution.
+
+    Other cells than these three run step by step: the gradient at ε must be derived for each.
+    """
     c = network.config
     is_plain = c.attention == "none" or c.attention_use != "state"
-    return is_plain and all(layer.has_kernel for layer in network.layers)
+    is_known = all(isinstance(layer, ElmanLayer | LSTMLayer | GRULayer) for layer in network.layers)
+    return is_plain and is_known and all(layer.has_kernel for layer in network.layers)
 
 
 def kernel_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss) -> list[LayerGradients]:
