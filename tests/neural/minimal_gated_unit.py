@@ -36,7 +36,7 @@ class MinimalGatedLayer(Layer):
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
     """Build an untrained language model."""
-    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: MinimalGatedLayer(i, o, config))
+    return RecurrentNetwork(config, vocabulary, counts, MinimalGatedLayer)
 
 
 family = NeuralFamily(Config, build, lambda: [Config()], lambda config: config.facets)

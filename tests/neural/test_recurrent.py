@@ -207,7 +207,7 @@ class Fixed(Layer):
 
 def fixed(**settings: float) -> RecurrentNetwork:
     config = RecurrentConfig(hidden=2, dropout=0.0, **settings)  # type: ignore[arg-type]
-    return RecurrentNetwork(config, VOCABULARY, None, lambda i, o: Fixed(i, o, config))
+    return RecurrentNetwork(config, VOCABULARY, None, Fixed)
 
 
 def test_penalties_by_hand() -> None:

@@ -73,7 +73,7 @@ class GRULayer(Layer):
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
     """Build an untrained GRU language model."""
-    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: GRULayer(i, o, config))
+    return RecurrentNetwork(config, vocabulary, counts, GRULayer)
 
 
 def candidates() -> list[Config]:

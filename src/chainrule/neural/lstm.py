@@ -59,7 +59,7 @@ class LSTMLayer(Layer):
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
     """Build an untrained LSTM language model."""
-    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: LSTMLayer(i, o, config))
+    return RecurrentNetwork(config, vocabulary, counts, LSTMLayer)
 
 
 def candidates() -> list[Config]:

@@ -4,7 +4,6 @@ Batch normalisation is omitted on purpose: it would mix statistics over time ste
 depend on the other rows of the batch.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal
@@ -205,13 +204,13 @@ class RecurrentNetwork(Network):
         config: RecurrentConfig,
         vocabulary: Vocabulary,
         counts: Floats | None,
-        make_layer: Callable[[int, int], Layer],
+        layer_class: type[Layer],
     ) -> None:
         super().__init__()
         self.config, widths = config, config.widths
         self.embedding = nn.Parameter(torch.empty(vocabulary.size, widths[0]))
         nn.init.uniform_(self.embedding, -config.init_range, config.init_range)
-        self.layers = nn.ModuleList(make_layer(i, o) for i, o in pairwise(widths))
+        self.layers = nn.ModuleList(layer_class(i, o, config) for i, o in pairwise(widths))
         self.starts = nn.ParameterList(
             torch.zeros(layer.width)
             for layer in self.layers

@@ -58,7 +58,7 @@ class ElmanLayer(Layer):
 
 def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
     """Build an untrained Elman language model."""
-    return RecurrentNetwork(config, vocabulary, counts, lambda i, o: ElmanLayer(i, o, config))
+    return RecurrentNetwork(config, vocabulary, counts, ElmanLayer)
 
 
 def candidates() -> list[Config]:
