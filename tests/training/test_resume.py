@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,26 @@ def test_checkpoints_on_the_way_change_nothing(tmp_path: Path) -> None:
     whole = finished(run)
     assert weights(run, often) == weights(run, whole)
     assert entries(often.log) == entries(whole.log)
+
+
+@pytest.mark.parametrize("tokens", [{}, {"tokens": None}], ids=["missing", "null"])
+def test_an_unknown_number_of_tokens_stays_unknown(tmp_path: Path, tokens: dict[str, None]) -> None:
+    """Older checkpoints lack the number of tokens, and runs resumed from them once wrote null."""
+    run = "lstm-line-sgd"
+    whole = finished(run)
+    interrupted(tmp_path, run, 4)
+    written = checkpoint.load(tmp_path)
+    assert written is not None
+    position = {name: value for name, value in written.position.items() if name != "tokens"} | tokens
+    checkpoint.save(tmp_path, replace(written, position=position))
+    interrupted(tmp_path, run, 4, resume=True)
+    rewritten = checkpoint.load(tmp_path)
+    assert rewritten is not None
+    assert rewritten.position["step"] == 8
+    assert "tokens" not in rewritten.position
+    again = finished(run, tmp_path, resume=True)
+    assert weights(run, again) == weights(run, whole)
+    assert entries(again.log) == entries(whole.log)
 
 
 def test_without_resume_it_starts_anew(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ REMEDY = "remove the checkpoint folder to start anew"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
 ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
 TRAINING_SETTINGS = frozenset(setting_names(TrainingConfig))
+UNKNOWN = {"tokens"}  # counts that runs resumed from older checkpoints have written as null
 EMPTY = hashlib.sha256().hexdigest()  # digest of an empty text
 
 
@@ -130,7 +131,8 @@ def check_scalars(fields: Any, expected: Mapping[str, Any], source: str) -> None
             is_expected = isinstance(value, dict)
         else:
             is_number = all(map(_is_number, parts)) and (type(expected[name]) is not int or type(value) is int)
-            is_expected = is_number or (value is None and expected[name] is None)
+            is_unknown = value is None and (expected[name] is None or name in UNKNOWN)
+            is_expected = is_number or is_unknown
             is_expected = is_expected and isinstance(value, list) == isinstance(expected[name], list)
         if not is_expected:
             raise ModelFileError(f"{source} has the invalid value {value!r:.40} for {name}; {REMEDY}")

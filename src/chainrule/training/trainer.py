@@ -458,11 +458,14 @@ class Trainer:
         state["seen"], state["blame"] = self.step.statistics, self.step.gradient_stats.sums
         self.position.plateau = self.plateau.to_json()
         self.position.log_size = self.log.size
+        position = dataclasses.asdict(self.position)
+        if self.position.tokens is None:
+            del position["tokens"]  # as in the older checkpoint that this run was resumed from
         return Checkpoint(
             weights={name: tensor.detach() for name, tensor in self._named_tensors().items()},
             optimizer=optimizers.state_tensors(self.step.optimizer),
             state=state,
-            position=dataclasses.asdict(self.position),
+            position=position,
             identity=dict(self.options.identity),
         )
 
