@@ -205,9 +205,11 @@ def serving(folder: Path, *options: str) -> Iterator[str]:
 
 
 @contextmanager
-def serving_process(folder: Path, *options: str) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
-    """Run a server process; yield its address and the process."""
-    command = [sys.executable, "-m", "chainrule", "serve", str(folder), "--port", "0", "--quiet"]
+def serving_process(
+    folder: Path, *options: str, python: str = sys.executable
+) -> "Iterator[tuple[str, subprocess.Popen[str]]]":
+    """Run a server process of a Python interpreter; yield its address and the process."""
+    command = [python, "-m", "chainrule", "serve", str(folder), "--port", "0", "--quiet"]
     command += ["--max-seconds", "600", *options]  # without batching, the last of many clients waits long
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
