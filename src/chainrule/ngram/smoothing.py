@@ -259,7 +259,11 @@ class Discounts:
 
 
 def modified_discounts(count: Ids, order: int) -> Discounts:
-    """D1, D2, D3+ (Chen & Goodman 1999, eq. 26): Y = n_1/(n_1+2n_2), D_r = r − (r+1) Y n_{r+1}/n_r."""
+    """D1, D2, D3+ (Chen & Goodman 1999, eq. 26): Y = n_1/(n_1+2n_2), D_r = r − (r+1) Y n_{r+1}/n_r.
+
+    Training computes modified Kneser–Ney in the extension (cpp/ngram/build/discounts.cpp, kneser_ney.cpp), with the
+    same results.
+    """
     n = [int(x) for x in counts_of_counts(count, 4)]
     if min(n[1:]) == 0:
         _warn(order, ", ".join(f"n{r}={n[r]}" for r in range(1, 5)), "default discounts 0.5, 1, 1.5")

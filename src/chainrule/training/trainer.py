@@ -244,10 +244,9 @@ class Trainer:
                 self._validate()
             if self.stop.signal is not None:
                 self._stop_on_signal()
-            is_save_due = time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
-            if is_save_due and self.options.out is not None:
+            if self._is_checkpoint_due():
                 self._check_finite_and_log()
-                self._save()
+                self._save_checkpoint()
             if fraction >= 1 or self._is_stopped_early():
                 break
             self._set_rate(fraction)
@@ -261,6 +260,10 @@ class Trainer:
             return False
         self.position.validated_part = part
         return True
+
+    def _is_checkpoint_due(self) -> bool:
+        """Whether the run has a folder and `checkpoint_seconds` have passed since the last checkpoint."""
+        return self.options.out is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
 
     def _updates(self) -> Iterator[None]:
         """One update per `next`; the update ratio is measured before each log line."""
@@ -291,7 +294,7 @@ class Trainer:
     def _stop_on_signal(self) -> None:
         """Save a checkpoint and exit after a signal."""
         self._check_finite_and_log()
-        self._save()
+        self._save_checkpoint()
         self.stop.exit_if_signalled()
 
     def _fraction(self) -> float:
@@ -426,7 +429,7 @@ class Trainer:
     def _checkpoint_path(self) -> Path | None:
         return None if self.options.out is None else self.options.out / NAME
 
-    def _save(self) -> None:
+    def _save_checkpoint(self) -> None:
         self.saved_at = time.perf_counter()
         if self.options.out is None:
             return
