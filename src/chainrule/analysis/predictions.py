@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask, State
+from chainrule.lm import AnyModel, Batch, Floats, Ids, Mask
 from chainrule.plots import figures
 from chainrule.plots.html import (
     BLUE,
@@ -36,12 +36,8 @@ from chainrule.progress import Progress, silent
 from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.tokenizers.punctuation import joined_sides
 
-CELLS_AT_ONCE: Final = 1 << 21
-"""Largest number K · V of probabilities held at a time: 16 MB."""
-
-MOST_ROWS: Final = 32
-SHORTEST_ROW: Final = 16
-"""Batch size and minimum row length when a text is split into rows that are read in parallel."""
+CELLS_AT_ONCE: Final = 1 << 19
+"""Largest number T · V of probabilities held at a time: 4 MB, and a few times as much while they are reduced."""
 
 TOP: Final = 10
 MAX_SHOWN: Final = 400  # tokens that are coloured
@@ -92,43 +88,23 @@ class Predictions:
 
 
 def next_token_distributions(lm: AnyModel, ids: Ids, progress: Progress = silent) -> Iterator[tuple[Ids, Floats]]:
-    """Yield positions (K,) in `ids` and log p there (K, V); every position once.
-
-    The text is split into rows of equal length that are read in parallel; it may end in the middle of a line.
-    """
-    N = len(ids)
-    rows = max(1, min(MOST_ROWS, CELLS_AT_ONCE // lm.vocabulary.size, N // SHORTEST_ROW))
-    length = -(-N // rows)
-    starts = np.arange(0, N, length)
-    inputs = np.concatenate([[lm.vocabulary.bos], ids[:-1]]).astype(np.int64)  # (N,) previous tokens
-    state = _row_states(lm, inputs, ids, starts)
-    done = 0
-    for t in range(length):
-        if starts[-1] + t == N:  # the last row is shorter than the others
-            starts, state = starts[:-1], state.select(np.arange(len(starts) - 1))
-        positions = starts + t
-        log_p, state = lm.step(state, inputs[positions])
-        yield positions, log_p
-        done += len(positions)
-        progress("reading", done, N)
-
-
-def _row_states(lm: AnyModel, inputs: Ids, ids: Ids, starts: Ids) -> State:
-    """Return the state at the start of every row, by forking the last state and advancing the copy."""
-    state: State = lm.start(1)
-    for row in range(1, len(starts)):
-        state = state.select(np.minimum(np.arange(row + 1), row - 1))
-        segment = slice(starts[row - 1], starts[row])
-        shape = (row + 1, segment.stop - segment.start)
-        mask = np.zeros(shape, dtype=bool)
-        mask[row] = True
-        targets = np.broadcast_to(ids[segment], shape).astype(np.int64)
-        _, state = lm.score(Batch(np.broadcast_to(inputs[segment], shape).copy(), targets, mask), state)
-    return state
+    """Yield positions (T,) in `ids` and log p there (T, V), block by block; the last line may be cut."""
+    N, T = len(ids), max(1, CELLS_AT_ONCE // lm.vocabulary.size)
+    targets = ids[None].astype(np.int64)  # (1, N)
+    inputs = np.concatenate([[[lm.vocabulary.bos]], targets[:, :-1]], axis=1)
+    mask = np.ones((1, N), dtype=bool)
+    state = lm.start(1)
+    for first in range(0, N, T):
+        positions = np.arange(first, min(first + T, N))
+        log_p, state = lm.distributions(
+            Batch(inputs[:, positions], targets[:, positions], mask[:, positions]), state
+        )
+        yield positions, log_p[0]
+        progress("reading", int(positions[-1]) + 1, N)
 
 
 class PredictionRecorder:
-    """Collects predictions from distributions that arrive in any order."""
+    """Collects predictions from distributions that arrive block by block."""
 
     def __init__(self, lm: AnyModel, ids: Ids) -> None:
         N = len(ids)
@@ -139,9 +115,9 @@ class PredictionRecorder:
         self.top_ids, self.top_log_probs = np.zeros((N, top), dtype=np.int64), np.zeros((N, top))
 
     def add(self, positions: Ids, log_p: Floats) -> None:
-        """Record log p (K, V) at positions (K,)."""
+        """Record log p (T, V) at positions (T,)."""
         row = np.arange(len(positions))[:, None]
-        truth = log_p[row, self.ids[positions, None]]  # (K, 1)
+        truth = log_p[row, self.ids[positions, None]]  # (T, 1)
         self.log_prob[positions] = truth[:, 0]
         self.rank[positions] = 1 + np.count_nonzero(log_p > truth, axis=1)
         p = np.exp(log_p)

@@ -1,7 +1,6 @@
 """The probability section: surprisal, calibration, comparison of models, and n-gram back-off.
 
-Distributions are computed a few rows at a time, at most 16 MB, and reduced to sums: 1,000 tokens of a 2 × 650
-LSTM over 10,000 words take 3 to 6 s on two cores and 30 MB besides the model.
+Distributions are computed in blocks of at most 4 MB and reduced to sums.
 """
 
 import math
