@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "chainrule"
 LAYERS = [
     {"__init__", "errors", "progress", "config", "system", "lm", "recipes"},
     {"storage", "text", "tokenizers", "data"},
-    {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots", "analysis"},
+    {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots"},
     {"neural"},
     {"families", "model", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
     {"tasks", "applications", "inspection", "comparison"},
@@ -101,7 +101,7 @@ def test_no_import_cycles() -> None:
 
 ALLOWED_PACKAGES = {
     "torch": {"neural", "training"},
-    "matplotlib": {"plots", "analysis"},
+    "matplotlib": {"plots", "inspection"},
     "fastapi": {"server"},
     "uvicorn": {"server"},
     "pydantic": {"server"},

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from chainrule.analysis.section import Finding, Section
-from chainrule.inspection.run import MODULES
+from chainrule.inspection.report import Finding, Section
+from chainrule.inspection.run import SECTIONS
 from chainrule.inspection.sample import Sample
 from cli.command import QUIET, call, done, english, process, refused, write
 
@@ -31,8 +31,8 @@ def sections(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         return section
 
-    for name, module in MODULES.items():
-        monkeypatch.setitem(sys.modules, module, SimpleNamespace(section=make(name)))
+    for name in SECTIONS:
+        monkeypatch.setitem(sys.modules, f"chainrule.inspection.{name}", SimpleNamespace(section=make(name)))
     return kept
 
 
@@ -162,7 +162,7 @@ def test_wrong_usage(mle: Path, toy_text: Path, tmp_path: Path) -> None:
 def test_help_has_an_example_and_every_section() -> None:
     shown = process("inspect", "--help").stdout.decode()
     assert "chainrule inspect runs/lstm test.txt --out lstm.html" in shown
-    assert all(name in shown for name in MODULES)
+    assert all(name in shown for name in SECTIONS)
 
 
 @pytest.mark.slow

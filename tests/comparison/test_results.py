@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chainrule.analysis.gradient_flow import GradientFlow
 from chainrule.comparison.results import Curve, Surprisal, rank_rows, rankable_rows
+from chainrule.neural.probes.measurements import GradientFlow
 from comparison.example_results import FLOOR, ngram_row, results
 
 INTERFACE = (

@@ -18,7 +18,7 @@ from safetensors.numpy import save as save_arrays
 import chainrule
 from chainrule import api
 from chainrule.errors import ChainruleError, ModelFileError
-from chainrule.inspection.sections import training
+from chainrule.inspection import training
 from chainrule.neural import weights
 from chainrule.neural.probes import contextual
 from chainrule.ngram.model import NgramModel

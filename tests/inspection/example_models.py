@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from chainrule.analysis.predictions import Predictions, predictions_html
-from chainrule.analysis.section import Figure, Finding, Section
-from chainrule.inspection.report import Inspection, Subject
+from chainrule.inspection.predictions import Predictions, predictions_html
+from chainrule.inspection.report import Figure, Finding, Inspection, Section, Subject
 from chainrule.plots import figures
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(2)>&lt;b> \u202eשלום'

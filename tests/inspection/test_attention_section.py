@@ -10,11 +10,11 @@ import torch
 from numpy.testing import assert_allclose
 
 from chainrule import api
-from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.inspection.attention import section, translator_section
+from chainrule.inspection.report import Section
 from chainrule.inspection.run import inspect
 from chainrule.inspection.sample import Sample, take_sample
-from chainrule.inspection.sections.attention import section, translator_section
 from chainrule.model import Model
 from chainrule.neural.probes.attention_weights import iter_attention
 from chainrule.tasks import translate

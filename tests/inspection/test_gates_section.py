@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from chainrule.analysis.gates import choose_excerpt
-from chainrule.analysis.section import Section
 from chainrule.errors import UsageError
+from chainrule.inspection import gates
+from chainrule.inspection.gates import align_text, choose_excerpt
+from chainrule.inspection.report import Section
 from chainrule.inspection.sample import Sample, take_sample
-from chainrule.inspection.sections import gates
-from chainrule.inspection.sections.gates import align_text
 from chainrule.lm import Context
 from chainrule.model import Model
 from chainrule.neural import gru, lstm, rnn

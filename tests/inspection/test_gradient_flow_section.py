@@ -11,15 +11,15 @@ import torch
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.analysis.gradient_flow import GradientFlow, describe_reach
-from chainrule.analysis.section import Section
 from chainrule.errors import MissingExtra
+from chainrule.inspection.gradient_flow import describe_reach, gradient_bound, measure, section
+from chainrule.inspection.report import Section
 from chainrule.inspection.sample import Sample, take_sample
-from chainrule.inspection.sections.gradient_flow import gradient_bound, measure, section
 from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer
 from chainrule.neural.model import NeuralModel
+from chainrule.neural.probes.measurements import GradientFlow
 from chainrule.plots import figures
 from chainrule.text.corpus import Corpus
 from neural.small_networks import VOCABULARY, words

@@ -12,7 +12,7 @@ import pytest
 import chainrule
 from chainrule.errors import ChainruleWarning
 from chainrule.inspection.report import Inspection, render
-from chainrule.inspection.run import MODULES, inspect
+from chainrule.inspection.run import SECTIONS, inspect
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 from cli.command import english
@@ -69,7 +69,7 @@ def every_family() -> Inspection:
 @pytest.mark.slow
 def test_every_family_on_one_page() -> None:
     found = every_family()
-    assert list(found) == list(MODULES)
+    assert list(found) == list(SECTIONS)
     checked(found)
     assert [paragraph.model for paragraph in found.verdict if paragraph.model] == list(found.names)
     for paragraph in found.verdict:

@@ -14,11 +14,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import token_log_probs
+from chainrule.inspection.probability import backoff_orders, compare_models, read_sample, section
+from chainrule.inspection.report import Section
 from chainrule.inspection.sample import Sample, take_sample
-from chainrule.inspection.sections.probability import backoff_orders, compare_models, read_sample, section
 from chainrule.model import Model
 from chainrule.plots import figures
 from chainrule.text.corpus import Corpus

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from chainrule.inspection.sections import recurrent_matrix
+from chainrule.inspection import recurrent_matrix
 from chainrule.lm import Vocabulary
 from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.model import NeuralModel

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import chainrule
-from chainrule.analysis.section import Figure, Finding, Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
-from chainrule.inspection.run import MODULES, inspect, peak_memory, unique_names
+from chainrule.inspection.report import Figure, Finding, Section
+from chainrule.inspection.run import SECTIONS, inspect, peak_memory, unique_names
 from chainrule.inspection.sample import Sample
 from chainrule.model import Model
 from chainrule.plots import figures
@@ -34,7 +34,7 @@ def model(tokenizer: str = "word") -> Model:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, section: Any) -> None:
-    monkeypatch.setitem(sys.modules, MODULES[name], SimpleNamespace(section=section))
+    monkeypatch.setitem(sys.modules, f"chainrule.inspection.{name}", SimpleNamespace(section=section))
 
 
 @pytest.fixture
@@ -57,19 +57,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
         return section
 
-    for name in MODULES:
+    for name in SECTIONS:
         stand_in(monkeypatch, name, make(name))
     return kept
 
 
 def test_every_section_is_asked_in_the_order_of_the_page(asked: Asked) -> None:
     found = inspect(model(), LINES, lags=7, positions=5, seed=3, track=["quotes"])
-    assert list(asked) == list(MODULES)
-    assert list(found) == [name for name in MODULES if name != "attention"]
+    assert list(asked) == list(SECTIONS)
+    assert list(found) == [name for name in SECTIONS if name != "attention"]
     settings = {name: set(given) - {"samples", "progress"} for name, given in asked.items()}
     assert settings["gradient_flow"] == {"lags", "positions", "seed"}
     assert settings["gates"] == {"track"}
-    assert {name for name, given in settings.items() if not given} == set(MODULES) - {"gradient_flow", "gates"}
+    assert {name for name, given in settings.items() if not given} == set(SECTIONS) - {"gradient_flow", "gates"}
     flow = asked["gradient_flow"]
     assert (flow["lags"], flow["positions"], flow["seed"]) == (7, 5, 3)
     assert asked["gates"]["track"] == ("quotes",)
@@ -285,7 +285,7 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
         )
 
     attention = SimpleNamespace(translator_section=translator_section)
-    monkeypatch.setitem(sys.modules, MODULES["attention"], attention)
+    monkeypatch.setitem(sys.modules, "chainrule.inspection.attention", attention)
     table, source, target = (tmp_path / name for name in ("pairs.tsv", "a.de", "a.en"))
     table.write_text("ein\tone\nzwei\ttwo\n")
     source.write_text("ein\nzwei\n")
@@ -310,7 +310,7 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
 
 def test_sections_are_of_modules_that_exist() -> None:
     folder = Path(sys.modules[inspect.__module__].__file__ or "").parent
-    assert list(MODULES) == ["gradient_flow", "recurrent_matrix", "gates", "attention", "probability", "training"]
-    for module in MODULES.values():
-        source = folder / "sections" / f"{module.rpartition('.')[2]}.py"
+    assert SECTIONS == ("gradient_flow", "recurrent_matrix", "gates", "attention", "probability", "training")
+    for name in SECTIONS:
+        source = folder / f"{name}.py"
         assert re.search(r"^def section\(", source.read_text(encoding="utf-8"), re.MULTILINE)

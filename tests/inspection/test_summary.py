@@ -1,7 +1,6 @@
 """The summary: findings by model, important sections first, few sentences."""
 
-from chainrule.analysis.section import Finding, Section
-from chainrule.inspection.report import MOST, Inspection, Paragraph, Subject, summarize
+from chainrule.inspection.report import MOST, Finding, Inspection, Paragraph, Section, Subject, summarize
 
 
 def section(name: str, *findings: Finding | str) -> Section:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from chainrule.analysis.gradient_flow import GradientFlow
 from chainrule.lm import Ids, Vocabulary
 from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.probes.gradient_flow import Backend, gradient_flow
+from chainrule.neural.probes.measurements import GradientFlow
 from neural.adaptation_models import WORDS, encoded
 
 KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {

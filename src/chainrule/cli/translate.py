@@ -206,8 +206,8 @@ def align(
     Example: chainrule translate align runs/de-en "ein mann geht" --out alignment.svg
     """
     from chainrule import api
-    from chainrule.analysis.attention_plots import draw
     from chainrule.errors import UsageError
+    from chainrule.inspection.attention_heads import draw
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"the alignment is written as SVG, but {out} does not end in .svg; rename it")

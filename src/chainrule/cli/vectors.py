@@ -16,9 +16,9 @@ from chainrule.embeddings.config import VectorConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chainrule.analysis.senses import Separation
     from chainrule.embeddings.vectors import WordVectors
     from chainrule.evaluation.word_vectors import Pairs, Section, SectionResult, SimilarityResult
+    from chainrule.inspection.senses import Separation
     from chainrule.neural.probes.contextual import Layers
 
 LINES_AT_ONCE = 1024
@@ -368,7 +368,7 @@ def senses(
         raise UsageError(f"senses are written as .svg or .html, but {out} ends in neither; rename it")
     labelled = read_labelled(file)
     loaded = _load(model, device)
-    from chainrule.analysis.senses import best_layer, check_senses, majority_sense, measure_separation
+    from chainrule.inspection.senses import best_layer, check_senses, majority_sense, measure_separation
     from chainrule.neural.probes.contextual import occurrences
 
     check_senses(labelled.labels)
@@ -376,7 +376,7 @@ def senses(
         uses = occurrences(loaded, word, labelled.texts, labelled.name, bar)
     layers = measure_separation(uses.vectors, labelled.labels)
     if out is not None:
-        from chainrule.analysis.senses import SensePlot, draw, render_page
+        from chainrule.inspection.senses import SensePlot, draw, render_page
         from chainrule.plots.figures import standalone
         from chainrule.storage.atomic import atomic_file
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from chainrule.analysis.gradient_flow import GradientFlow, comparable_flows
 from chainrule.comparison import measurement
 from chainrule.comparison.model_store import Store, best_by
 from chainrule.comparison.plan import Candidate
@@ -16,8 +15,10 @@ from chainrule.comparison.settings import Settings
 from chainrule.comparison.tokenized_text import Tokenized, tokenize
 from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.evaluation.perplexity import LN2
+from chainrule.inspection import gradient_flow
+from chainrule.inspection.gradient_flow import comparable_flows
 from chainrule.inspection.sample import take_sample
-from chainrule.inspection.sections import gradient_flow
+from chainrule.neural.probes.measurements import GradientFlow
 from chainrule.progress import Progress
 from chainrule.text.corpus import Corpus
 from chainrule.text.splits import CorpusSplit, subsample_blocks

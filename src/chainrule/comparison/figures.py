@@ -4,9 +4,9 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 
-from chainrule.analysis import gradient_flow
-from chainrule.analysis.gradient_flow import GradientFlow
 from chainrule.comparison.results import Curve, Row, is_rankable, rankable_rows
+from chainrule.inspection import gradient_flow
+from chainrule.neural.probes.measurements import GradientFlow
 from chainrule.plots import figures as base
 from chainrule.plots.formatting import (
     format_bits,

@@ -14,7 +14,7 @@ from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.system import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from chainrule.analysis.gradient_flow import GradientFlow
+    from chainrule.neural.probes.measurements import GradientFlow
 
 
 Facets = Mapping[str, str | int]

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from chainrule import api, families
-from chainrule.analysis.section import Section
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
-from chainrule.inspection.report import Inspection, Subject
+from chainrule.inspection.report import Inspection, Section, Subject
 from chainrule.inspection.sample import Sample, take_sample
 from chainrule.model import Model
 from chainrule.plots import figures
@@ -29,15 +28,8 @@ from chainrule.text.readers import Sources
 from chainrule.text.splits import default_corpus
 from chainrule.tokenizers.tokenizer import Tokenizer
 
-MODULES: Final[Mapping[str, str]] = {
-    "gradient_flow": "chainrule.inspection.sections.gradient_flow",
-    "recurrent_matrix": "chainrule.inspection.sections.recurrent_matrix",
-    "gates": "chainrule.inspection.sections.gates",
-    "attention": "chainrule.inspection.sections.attention",
-    "probability": "chainrule.inspection.sections.probability",
-    "training": "chainrule.inspection.sections.training",
-}
-"""The sections in page order; each module defines `section` and is imported on first use."""
+SECTIONS: Final = ("gradient_flow", "recurrent_matrix", "gates", "attention", "probability", "training")
+"""The sections in page order; each is a module of this package that defines `section`, imported on first use."""
 
 NOT_APPLICABLE: Final = "not applicable to these models"
 PROGRESS_STEPS: Final = 100  # progress steps of a section of relative time 1
@@ -121,9 +113,11 @@ def _language_model_job(
 
     def make_builder(name: str) -> SectionBuilder:
         section_settings = settings.get(name, {})
-        return lambda progress: import_module(MODULES[name]).section(samples, progress=progress, **section_settings)
+        return lambda progress: import_module(f"chainrule.inspection.{name}").section(
+            samples, progress=progress, **section_settings
+        )
 
-    return _Job(tuple(map(_subject, samples)), source, {name: make_builder(name) for name in MODULES})
+    return _Job(tuple(map(_subject, samples)), source, {name: make_builder(name) for name in SECTIONS})
 
 
 def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePairs | None) -> _Job:
@@ -148,7 +142,7 @@ def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePair
         looked_at="",  # set by `_with_counts`
     )
     makers: dict[str, SectionBuilder] = {
-        "attention": lambda progress: import_module(MODULES["attention"]).translator_section(
+        "attention": lambda progress: import_module("chainrule.inspection.attention").translator_section(
             model, pairs, progress=progress
         )
     }
@@ -284,9 +278,9 @@ def _parse_sections(only: str | Sequence[str], track: Sequence[str]) -> list[str
     requested = only.split(",") if isinstance(only, str) else list(only)
     names = [name.strip().replace("-", "_") for name in requested if name.strip()]
     for name in names:
-        if name not in MODULES:
-            raise ConfigError(f"there is no section '{name}'; choose among {', '.join(MODULES)}")
-    selected = [name for name in MODULES if name in names or not names]
+        if name not in SECTIONS:
+            raise ConfigError(f"there is no section '{name}'; choose among {', '.join(SECTIONS)}")
+    selected = [name for name in SECTIONS if name in names or not names]
     if track and "gates" not in selected:
         raise UsageError("track belongs to the section gates; add gates to only")
     return selected

@@ -9,7 +9,6 @@ import torch
 from numpy.testing import assert_allclose
 from torch import Tensor
 
-from chainrule.analysis.attention import AttentionRecord
 from chainrule.lm import Context, Floats, Vocabulary
 from chainrule.neural.encoders import conditional_lm
 from chainrule.neural.encoders.seq2seq import PairConfig, PairNetwork, Seq2Seq
@@ -25,6 +24,7 @@ from chainrule.neural.probes.attention_weights import (
     translation_attention,
 )
 from chainrule.neural.probes.hidden_states import hidden_states
+from chainrule.neural.probes.measurements import AttentionRecord
 from neural.adaptation_models import WINDOW, encoded, make, some_ids
 from neural.small_networks import network_of, reader
 

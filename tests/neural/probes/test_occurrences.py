@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 import chainrule
-from chainrule.analysis.senses import best_layer, measure_separation
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, InputError, UsageError
+from chainrule.inspection.senses import best_layer, measure_separation
 from chainrule.neural.probes.contextual import contextual, occurrences
 from chainrule.tasks import pretrain
 from chainrule.text.corpus import Corpus

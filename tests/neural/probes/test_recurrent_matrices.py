@@ -8,11 +8,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from chainrule.analysis.recurrent_matrix import Spectrum, describe
 from chainrule.errors import ChainruleError
+from chainrule.inspection.recurrent_matrix import describe
 from chainrule.lm import Vocabulary
 from chainrule.neural import gru, lstm, rnn
-from chainrule.neural.probes.recurrent_matrices import initial_matrices, recurrent_spectra, spectrum
+from chainrule.neural.probes.gradient_flow import initial_matrices, recurrent_spectra, spectrum
+from chainrule.neural.probes.measurements import Spectrum
 
 WORDS = Vocabulary(7, 0, 1, 2)
 

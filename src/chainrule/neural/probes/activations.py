@@ -1,6 +1,6 @@
 """Activations of a network: outputs of every layer, and gates and states of recurrent layers at every step.
 
-They are collected with forward hooks, and by running views of recurrent networks layer by layer.
+Outputs are collected with forward hooks, gates by running views of recurrent networks layer by layer.
 
 Letters: B batch, T tokens, D width, L layers.
 """
@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from chainrule.analysis.gates import LayerStates
 from chainrule.data.encoded import EncodedText, group_by_length
 from chainrule.lm import Floats, Ids
 from chainrule.neural.encoders.encoder import reorder, reversed_positions
@@ -25,6 +24,7 @@ from chainrule.neural.encoders.pretraining import BidirectionalLM, MaskedLM
 from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Tensors
+from chainrule.neural.probes.measurements import LayerStates
 from chainrule.neural.recurrent import Layer, RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from chainrule.analysis.attention import AttentionRecord, Kind
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.encoders.encoder import TextEncoder, TransformerEncoder
@@ -29,6 +28,7 @@ from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Tensors
 from chainrule.neural.probes.activations import capture_inputs
 from chainrule.neural.probes.hidden_states import context_spans
+from chainrule.neural.probes.measurements import AttentionRecord, Kind
 from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.training.device import device_of, exact_inference, limit_threads

@@ -1,1 +1,0 @@
-"""Sections of the inspection report, one module each."""
