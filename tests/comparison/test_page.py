@@ -190,7 +190,7 @@ def test_verdict_names_the_lead_over_next_and_unigram() -> None:
     # 1 - 1.66 / 1.71 = 2.9 %; order 1 of katz has 2.241 + 0.006 bits: 1 - 1.66 / 2.247 = 26 %
     assert words(PAGES["mixed families"]) == (
         "lstm predicts this text best: 1.660 bits per byte, 2.9% fewer than the next (transformer) "
-        "and 26% fewer than ngram-1-katz, the best model that looks at no context."
+        "and 26% fewer than ngram-1-katz, the best model without context."
     )
 
 

@@ -15,10 +15,10 @@ def test_looks() -> None:
     read = html_table(["a", "n"], [["x", "1"]], label="Counts", style=READ, numbers=(1,))
     assert read.startswith('<table class="read-table" aria-label="Counts">')
     assert '<td>x</td><td class="read-number">1</td>' in read
-    ruled = html_table(["a"], [["x"]], label="Counts", style=RULED)
+    ruled = html_table(["a", "n"], [["x", "1"]], label="Counts", style=RULED, numbers=(1,))
     assert ruled.startswith('<div style="overflow-x:auto"><table style=')
     assert ruled.endswith("</table></div>")
-    assert ruled.count("text-align:right") == 2
+    assert ruled.count("text-align:right") == ruled.count("text-align:left") == 2
 
 
 def test_rows_and_groups_with_headings() -> None:

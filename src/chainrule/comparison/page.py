@@ -223,7 +223,7 @@ def summarize(rows: tuple[Row, ...]) -> str:
     ending = f" {subject} was still improving when its time ran out." if best.is_still_falling else ""
     if unigram is None or unigram is others[0]:
         return f"{words}, {_bold_name(others[0])}.{ending}"
-    over = f"{_lead(best, unigram)} {_bold_name(unigram)}, the best model that looks at no context"
+    over = f"{_lead(best, unigram)} {_bold_name(unigram)}, the best model without context"
     return f"{words} ({_bold_name(others[0])}) and {over}.{ending}"
 
 

@@ -151,7 +151,7 @@ def _figures(result: AttentionResult) -> Iterator[Figure]:
             drawing=attention_heads.draw_head(alpha, result.labels, result.labels, title=f"{result.name}, {title}"),
             caption=f"{name}: {title}, {head.name}. {HOW_TO_READ} Labels are the tokens the model has just read.",
         )
-    prefix = f"{name}: each head over {result.tokens} tokens"
+    prefix = f"{name}: each head over {result.tokens:,} tokens"
     yield attention_heads.heads_figure(result.heads, f"{result.name}: heads", prefix)
     if result.scores:
         yield from attention_heads.score_figures(result.scores, result.name)

@@ -398,7 +398,7 @@ def short_name(name: str, most: int = 28) -> str:
 
 def heads_table(heads: Sequence[Head]) -> str:
     """Return a `<table>` of heads: kind, distance and entropy."""
-    names = ("attends to", "distance, tokens", "entropy, bits", "of maximum", "own token", "previous", "first")
+    names = ("kind", "distance, tokens", "entropy, bits", "of maximum", "own token", "previous", "first")
     return _table(
         "Attention heads",
         names,
@@ -413,10 +413,10 @@ def heads_table(heads: Sequence[Head]) -> str:
 
 
 def cross_table(heads: Sequence[CrossHead]) -> str:
-    """A `<table>` of heads that look at another text."""
+    """Return a `<table>` of cross-attention heads."""
     names = ("entropy, bits", "maximum, bits", "largest weight", "distance from the diagonal, tokens")
     return _table(
-        "Heads that look at another text",
+        "Cross-attention heads",
         names,
         [
             (
@@ -450,7 +450,9 @@ def score_table(scores: Sequence[HeadScores]) -> str:
 def _table(label: str, names: Sequence[str], rows: Sequence[tuple[int | str, ...]]) -> str:
     """Build a table whose rows begin with layer and head, counted from 0."""
     numbered = [(str(int(layer) + 1), str(int(head) + 1), *map(str, cells)) for layer, head, *cells in rows]
-    return html_table(("layer", "head", *names), numbered, label=label)
+    header = ("layer", "head", *names)
+    numbers = [column for column, name in enumerate(header) if name != "kind"]
+    return html_table(header, numbered, label=label, numbers=numbers)
 
 
 def _draw_weights(axes: Any, alpha: Floats, extent: tuple[float, float, float, float]) -> None:

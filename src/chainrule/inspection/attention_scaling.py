@@ -17,7 +17,7 @@ from chainrule.neural.probes.measurements import AttentionRecord
 from chainrule.plots import figures
 from chainrule.plots.html import Markup, html_table
 
-WIDTHS: Final = tuple(2**i for i in range(10))  # 1 … 512
+WIDTHS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 ROOM: Final = figures.Margins(left=58, right=76)
 
 
@@ -390,7 +390,13 @@ def describe_window(window: int, k: int) -> str:
 def cost_table(rows: Rows, columns: Sequence[str]) -> str:
     """Return a `<table>` of multiplications: one row per kind of attention, one column per length."""
     cells = [(name, *map(_cell, costs)) for name, costs in rows]
-    return html_table(("", *columns), cells, label="Multiplications of one layer", is_headed=True)
+    return html_table(
+        ("", *columns),
+        cells,
+        label="Multiplications of one layer",
+        is_headed=True,
+        numbers=range(1, len(columns) + 1),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -451,7 +451,11 @@ def _correlation_figure(activity: CellActivity, name: str) -> Figure:
     return Figure(
         name=f"{activity.name}: cells",
         drawing=html_table(
-            (*HEADER, "follows it"), rows, label="Cells correlated with text properties", style=RULED
+            (*HEADER, "follows it"),
+            rows,
+            label="Cells correlated with text properties",
+            style=RULED,
+            numbers=range(1, len(HEADER)),
         ),
         caption=(
             f"{name}: for each text property, the cell with the largest |r| (Pearson) on the first half, with r "
@@ -468,7 +472,9 @@ def _tracked_figure(
 ) -> Figure:
     text_figure = _text_figure(activity, property_name, text_property, correlated[0])
     rows = [(text_property.label, *_cell_row(cell)) for cell in correlated]
-    table = html_table(HEADER, rows, label=f"Cells that follow {text_property.label}", style=RULED)
+    table = html_table(
+        HEADER, rows, label=f"Cells that follow {text_property.label}", style=RULED, numbers=range(1, len(HEADER))
+    )
     return Figure(
         name=f"{activity.name}: track {property_name}",
         drawing=f"<div>{text_figure.drawing}{table}</div>",
@@ -574,8 +580,8 @@ def _memory_findings(activity: CellActivity) -> Iterator[str]:
         yield (
             f"the {GATE_NAMES[gate]}s of layer {number} average {mean:.2f}, a time constant of "
             f"{_tokens(float(time_constants(np.array([mean]))[0]), activity.tokens)}; "
-            f"{100 * gate_statistics.always_open:.0f} % of them are nearly always open, and the cell of longest "
-            f"memory, {slowest + 1}, has {_tokens(float(constants[number][slowest]), activity.tokens)}"
+            f"{100 * gate_statistics.always_open:.0f} % of them are nearly always open, and the longest time "
+            f"constant, of cell {slowest + 1}, is {_tokens(float(constants[number][slowest]), activity.tokens)}"
         )
 
 

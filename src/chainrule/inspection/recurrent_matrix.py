@@ -96,8 +96,7 @@ def plot_eigenvalues(recurrences: Sequence[Recurrence], *, title: str) -> str:
     panels = {_layer_name(recurrence): recurrence.main.eigenvalues for recurrence in recurrences}
     layers = len(panels)
     panels |= {
-        f"{name} initialization": recurrence.eigenvalues
-        for name, recurrence in recurrences[0].random_spectra.items()
+        _initialization(name): recurrence.eigenvalues for name, recurrence in recurrences[0].random_spectra.items()
     }
     planes = [
         _plane(values, f"{title}, {name}", name, figures.PALETTE[0 if index < layers else 1])
@@ -156,12 +155,22 @@ def spectrum_table(recurrences: Sequence[Recurrence]) -> str:
     ]
     by_width = {recurrence.width: recurrence.random_spectra for recurrence in recurrences}
     rows += [
-        (f"{name} initialization", width, spectrum)
+        (_initialization(name), width, spectrum)
         for width, spectra in by_width.items()
         for name, spectrum in spectra.items()
     ]
     header = ("matrix", "width", "spectral radius", "largest singular value", "eigenvalues outside the unit circle")
-    return html_table(header, [_table_row(*row) for row in rows], label="Norms of recurrent matrices", style=RULED)
+    return html_table(
+        header,
+        [_table_row(*row) for row in rows],
+        label="Norms of recurrent matrices",
+        style=RULED,
+        numbers=range(1, 5),
+    )
+
+
+def _initialization(name: str) -> str:
+    return f"{'Xavier' if name == 'xavier' else name} initialization"
 
 
 def draw_dots(axes: Any, x: Floats, y: Floats, colour: str, size: float = 3.0) -> None:

@@ -343,17 +343,19 @@ def _clipping(log: TrainingLog, clip: float | None) -> Diagnosis | None:
 
 
 def _cause(shares: Mapping[str, float]) -> str:
-    """Return a clause naming the matrix with the largest gradient, such as `, 9 of 10 times by output.weight`."""
+    """Return a clause naming the matrix with the largest gradient, such as `, 9 of 10 times because of W`."""
     if not shares:
         return ""
     name, share = next(iter(shares.items()))
     tenths = round(10 * share)
     if share == 1:
-        return f", every time by {name}"
+        return f", every time because of {name}"
     if tenths == 10:
-        return f", nearly every time by {name}"
+        return f", nearly every time because of {name}"
     return (
-        f", {tenths} of 10 times by {name}" if tenths >= 5 else f", most often ({format_percent(share)}) by {name}"
+        f", {tenths} of 10 times because of {name}"
+        if tenths >= 5
+        else f", most often ({format_percent(share)}) because of {name}"
     )
 
 

@@ -161,26 +161,29 @@ class Group(NamedTuple):
 
 
 class TableStyle(NamedTuple):
-    """HTML attributes of a table and its cells."""
+    """HTML attributes of a table and its cells; numbers are aligned to the right."""
 
     table: str = ""
     head: str = ""
     cell: str = ""
-    number: str = ""
+    number_head: str = ' style="text-align:right"'
+    number: str = ' style="text-align:right"'
     is_scrolling: bool = False  # scrolls horizontally on narrow pages
 
 
 PLAIN: Final = TableStyle()
-_RULED: Final = (
-    "padding:.15em .7em;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)"
-)
+_RULED: Final = "padding:.15em .7em;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)"
 RULED: Final = TableStyle(
     table=' style="border-collapse:collapse;font-size:.9em"',
-    head=f' style="{_RULED}"',
-    cell=f' style="white-space:nowrap;{_RULED}"',
+    head=f' style="text-align:left;{_RULED}"',
+    cell=f' style="min-width:6em;text-align:left;{_RULED}"',
+    number_head=f' style="text-align:right;{_RULED}"',
+    number=f' style="white-space:nowrap;text-align:right;{_RULED}"',
     is_scrolling=True,
 )
-READ: Final = TableStyle(table=' class="read-table"', number=' class="read-number"')
+READ: Final = TableStyle(
+    table=' class="read-table"', number_head=' class="read-number"', number=' class="read-number"'
+)
 """Uses `predictions.STYLE`, which must be on the page."""
 
 
@@ -217,7 +220,10 @@ def html_table(
         heading = f'<tr><th {span} scope="rowgroup">{_cell_html(group.heading)}</th></tr>'
         rows_html = "".join(map(row, group.rows)) or f"<tr><td {span}>none</td></tr>"
         bodies.append(f"<tbody>{heading}{rows_html}</tbody>")
-    names = "".join(f'<th scope="col"{style.head}>{_cell_html(name)}</th>' for name in header)
+    names = "".join(
+        f'<th scope="col"{style.number_head if column in numbers else style.head}>{_cell_html(name)}</th>'
+        for column, name in enumerate(header)
+    )
     content = f"<thead><tr>{names}</tr></thead>{''.join(bodies)}"
     table = f'<table{style.table} aria-label="{html.escape(to_printable(label))}">{content}</table>'
     return f'<div style="overflow-x:auto">{table}</div>' if style.is_scrolling else table
