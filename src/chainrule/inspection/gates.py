@@ -705,28 +705,28 @@ def align_text(sample: Sample, tokens: int) -> AlignedText:
 
     Unknown words are spelled as in the text, not as `<unk>`.
     """
-    kind = sample.model.tokenizer.config.kind
+    tokenizer = sample.model.tokenizer
+    kind, collapses_blanks = tokenizer.config.kind, tokenizer.config.collapses_blanks
     ids = sample.ids[:tokens].tolist()
-    eos, unk = sample.model.tokenizer.eos, sample.model.tokenizer.unk
     pieces: list[bytes] = []
     is_apart: list[bool] = []
     joins_next = False
     for i, name in zip(ids, sample.source_tokens, strict=False):
         is_first = not pieces or pieces[-1] == b"\n"
-        if i == eos:
+        if i == tokenizer.eos:
             pieces.append(b"\n")
         elif kind == "word":
             text = punctuation.join(name)
             left, right = punctuation.joined_sides(name)
             pieces.append(text.encode())
             is_first, joins_next = is_first or left or joins_next, right
-        elif kind in ("whitespace", "char") or i == unk:
+        elif kind in ("whitespace", "char") or i == tokenizer.unk:
             pieces.append(name.encode())
         else:
-            written = sample.model.tokenizer.backend.id_to_token(i) or ""
+            written = tokenizer.backend.id_to_token(i) or ""
             pieces.append(_bytes(written.removeprefix("##") if kind == "wordpiece" else written))
             is_first = is_first or (kind == "wordpiece" and written.startswith("##"))
-        is_apart.append(sample.model.tokenizer.config.collapses_blanks and i != eos and not is_first)
+        is_apart.append(collapses_blanks and i != tokenizer.eos and not is_first)
     return AlignedText.from_bytes(pieces, is_apart, is_line=sample.model.lm.context == "line")
 
 

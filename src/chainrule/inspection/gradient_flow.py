@@ -95,8 +95,11 @@ def select_lines(flows: Sequence[GradientFlow], is_relative: bool) -> list[Line]
     """Return the layers of one flow, or the top layers of several."""
     if len(flows) == 1:
         (flow,) = flows
-        return [_line(flow, i, layer_name(flow, i), is_relative) for i in _evenly_spaced(flow.layers, MOST_LAYERS)]
-    return [_line(flow, flow.layers - 1, to_printable(flow.name), is_relative) for flow in flows]
+        names = {layer: layer_name(flow, layer) for layer in _evenly_spaced(len(flow.norms), MOST_LAYERS)}
+        return _lines(flow, names, is_relative)
+    return [
+        line for flow in flows for line in _lines(flow, {len(flow.norms) - 1: to_printable(flow.name)}, is_relative)
+    ]
 
 
 def _evenly_spaced(number: int, most: int) -> list[int]:
@@ -113,14 +116,18 @@ def layer_name(flow: GradientFlow, layer: int) -> str:
     return f"block {layer + 1}" if flow.what == "residual" else f"layer {layer + 1}"
 
 
-def _line(flow: GradientFlow, layer: int, name: str, is_relative: bool) -> Line:
+def _lines(flow: GradientFlow, names: Mapping[int, str], is_relative: bool) -> list[Line]:
+    """Return the lines of the layers that have a name."""
+    mean = flow.relative() if is_relative else flow.mean()
     forget_product = flow.forget_product() if is_relative else None
-    scale = np.ones(flow.lags) if not is_relative else flow.origin()[layer]
+    scale = flow.origin() if is_relative else np.ones_like(mean)
     scale = np.where(scale > 0, scale, np.inf)  # a zero gradient stays zero
     with np.errstate(invalid="ignore"):  # inf / inf, which is not drawn
-        low, high = (flow.quantile(q)[layer] / scale for q in BAND)
-    mean = flow.relative()[layer] if is_relative else flow.mean()[layer]
-    return Line(name, mean, low, high, None if forget_product is None else forget_product[layer])
+        low, high = flow.quantile(BAND) / scale
+    return [
+        Line(name, mean[k], low[k], high[k], None if forget_product is None else forget_product[k])
+        for k, name in names.items()
+    ]
 
 
 def value_range(lines: Sequence[Line]) -> ValueRange:
@@ -240,7 +247,7 @@ def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
 def to_json(flow: GradientFlow) -> list[dict[str, Any]]:
     """Return one entry per layer."""
     mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
-    low, middle, high = (flow.quantile(q) for q in (0.25, 0.5, 0.75))
+    low, middle, high = flow.quantile((0.25, 0.5, 0.75))
     return [
         {
             "layer": layer + 1,

@@ -29,16 +29,12 @@ TITLE = "Probability"
 class ModelReading:
     """A sample and the predictions of its model."""
 
+    name: str  # display name of the model
     sample: Sample
     predictions: Predictions
     all_tokens: tuple[Bin, ...]  # empty if scores are not probabilities
     best_guesses: tuple[Bin, ...]
     orders: Orders | None  # n-gram models only
-
-    @property
-    def name(self) -> str:
-        """Display name of the model."""
-        return to_printable(self.sample.name)
 
 
 def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
@@ -82,7 +78,7 @@ def read_sample(sample: Sample, progress: Progress = silent) -> ModelReading:
         all_tokens = calibration.equal_mass_bins(tally)
         best_guesses = calibration.reliability_bins(predictions.confidence, is_right)
     orders = backoff_orders(sample) if sample.model.family == "ngram" else None
-    return ModelReading(sample, predictions, all_tokens, best_guesses, orders)
+    return ModelReading(to_printable(sample.name), sample, predictions, all_tokens, best_guesses, orders)
 
 
 def backoff_orders(sample: Sample) -> Orders:

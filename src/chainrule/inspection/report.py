@@ -4,6 +4,7 @@ Untrusted text is escaped with `html.escape` and isolated with `<bdi>` or `dir="
 """
 
 import html
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -95,7 +96,7 @@ class Section:
 
 def round_for_json(values: Floats) -> list[float | None]:
     """Round to six digits; values that are not finite become None."""
-    return [replace_nonfinite(float(f"{value:.6g}")) for value in values.tolist()]
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
 def strip_tags(caption: str) -> str:

@@ -1,8 +1,10 @@
 """The first tokens of a text, encoded for one model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+
+import numpy as np
 
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import InputError
@@ -70,25 +72,16 @@ class Sample:
 def take_sample(model: Model, corpus: Corpus, *, name: str, tokens: int, source: str = "") -> Sample:
     """Return the first `tokens` of a text, or all of it if it is shorter; the last line may be cut."""
     beginnings = _beginnings(corpus, max(LONGEST_LINE, LONGEST_TOKEN * tokens))
-    batch = list(islice(beginnings, LINES_AT_ONCE))
-    lines: list[str] = []
+    batches: list[EncodedText] = []
     remaining = tokens
-    while batch and remaining > 0:
-        encoded = encode(Corpus.from_lines(batch), model.tokenizer)
-        ended = int((encoded.ids[: remaining - 1] == encoded.eos).sum())  # lines that end before the last token
-        lines += batch[: ended + 1]
-        remaining -= encoded.tokens
-        batch = list(islice(beginnings, LINES_AT_ONCE))
-    whole = encode(Corpus.from_lines(lines), model.tokenizer)
-    if not whole.tokens:
+    while remaining > 0 and (lines := list(islice(beginnings, LINES_AT_ONCE))):
+        batches.append(encode(Corpus.from_lines(lines), model.tokenizer))
+        remaining -= batches[-1].tokens
+    if not batches:
         raise InputError("the text is empty; give one with at least one line")
-    ids = whole.ids[:tokens].tolist()
+    text = _first_tokens(batches, tokens)
     return Sample(
-        name=name,
-        model=model,
-        text=_cut(whole, tokens),
-        tokens=tuple(model.tokenizer.tokens(ids)),
-        source=source,
+        name=name, model=model, text=text, tokens=tuple(model.tokenizer.tokens(text.ids.tolist())), source=source
     )
 
 
@@ -102,8 +95,11 @@ def _beginnings(corpus: Corpus, most: int) -> Iterator[str]:
             line = ""
 
 
-def _cut(text: EncodedText, tokens: int) -> EncodedText:
-    """Return the first tokens; word, character and byte counts remain those of the whole."""
-    ids = text.ids[:tokens]
-    oov = 0 if text.unk is None else int((ids == text.unk).sum())
-    return EncodedText(ids, text.eos, text.unk, text.words, text.characters, text.bytes, text.spellings[:oov])
+def _first_tokens(batches: Sequence[EncodedText], tokens: int) -> EncodedText:
+    """Join encoded lines and cut them after `tokens`; other counts are those of all lines read."""
+    ids = np.concatenate([batch.ids for batch in batches])[:tokens]
+    unk = batches[0].unk
+    oov = 0 if unk is None else int((ids == unk).sum())
+    words, characters, n_bytes = np.sum([(b.words, b.characters, b.bytes) for b in batches], axis=0).tolist()
+    spellings = [spelling for batch in batches for spelling in batch.spellings]
+    return EncodedText(ids, batches[0].eos, unk, words, characters, n_bytes, spellings[:oov])

@@ -452,16 +452,15 @@ SEED = 0
 def recurrent_spectra(network: RecurrentNetwork, progress: Progress = silent) -> list[Recurrence]:
     """Return the recurrent spectra of each layer, with spectra of initial matrices of the same width."""
     initial_spectra: dict[int, dict[str, Spectrum]] = {}
-    layer_spectra = []
-    for k, layer in enumerate(network.layers):
-        progress("recurrent matrices", k, len(network.layers))
-        if layer.width not in initial_spectra:
-            initial_spectra[layer.width] = {name: spectrum(R) for name, R in initial_matrices(layer.width).items()}
-        layer_spectra.append(
-            _recurrence(k + 1, layer, initial_spectra[layer.width], other_gradient_paths(network, k))
-        )
+    recurrences = []
+    with limit_threads(0.0):  # one thread: the eigenvalue solver is sequential
+        for k, layer in enumerate(network.layers):
+            progress("recurrent matrices", k, len(network.layers))
+            if (D := layer.width) not in initial_spectra:
+                initial_spectra[D] = {name: spectrum(R) for name, R in initial_matrices(D).items()}
+            recurrences.append(_recurrence(k + 1, layer, initial_spectra[D], other_gradient_paths(network, k)))
     progress("recurrent matrices", len(network.layers), len(network.layers))
-    return layer_spectra
+    return recurrences
 
 
 def other_gradient_paths(network: RecurrentNetwork, index: int) -> str:
@@ -481,8 +480,7 @@ def spectrum(R: Tensor) -> Spectrum:
         raise ChainruleError(
             "a recurrent matrix contains a non-finite value; train the model again with a lower learning_rate"
         )
-    with limit_threads(0.0):  # one thread: the eigenvalue solver is sequential
-        return Spectrum(torch.linalg.eigvals(R64).numpy(), torch.linalg.svdvals(R64).numpy())
+    return Spectrum(torch.linalg.eigvals(R64).numpy(), torch.linalg.svdvals(R64).numpy())
 
 
 def initial_matrices(width: int) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ positions, N tokens, D width, H heads, T queries, S keys, d head width.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -48,8 +48,8 @@ class GradientFlow:
         """Return the mean norm over positions, (L, J)."""
         return _mean(self.norms[..., : self.lags])
 
-    def quantile(self, q: float) -> Floats:
-        """Return a quantile of the norm over positions, (L, J)."""
+    def quantile(self, q: float | Sequence[float]) -> Floats:
+        """Return a quantile of the norm over positions, (L, J), or several of them, (Q, L, J)."""
         largest = np.finfo(np.float64).max  # interpolation between two infinities is undefined
         quantiles: Floats = np.nanquantile(np.minimum(self.norms[..., : self.lags], largest), q, axis=1)
         return np.where(quantiles >= largest / 4, np.inf, quantiles)
