@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chainrule import families, recipes
-from chainrule.config import TABLES, ConfigOverrides, RunConfig, build_config
+from chainrule.config import TABLES, ConfigOverrides, RunConfig, build_config, flatten
 from chainrule.errors import ConfigError
 from chainrule.tokenizers.config import TokenizerConfig
 
@@ -34,7 +34,7 @@ def test_a_recipe_can_be_followed(name: str) -> None:
     kind = families.get(family).Config if task == "train" else families.get_task(task).Config
     own = chosen.model if task == "train" else {"family": family, **chosen.model}
     config = build_config(kind, own, "model", family)
-    assert {setting: getattr(config, setting) for setting in own} == own
+    assert {setting: flatten(config)[setting] for setting in own} == own
     build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
     assert build_config(RunConfig, chosen.run, "run").context == ("stream" if task == "train" else "line")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chainrule import recipes
-from chainrule.config import build_config
+from chainrule.config import build_config, flatten
 from chainrule.neural.encoders.classifier import ClassifyConfig
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import call, done, refused, write
@@ -243,7 +243,7 @@ def test_recipes_can_be_followed(name: str) -> None:
     recipe = recipes.read(name, "lstm", "classify")
     chosen = recipe.choices
     config = build_config(ClassifyConfig, {"family": "lstm", **chosen.model}, "model")
-    assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
+    assert {setting: flatten(config)[setting] for setting in chosen.model} == chosen.model
     build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
     assert recipe.command.startswith("chainrule classify train lstm ")
     assert f"--recipe {name} --out " in recipe.command

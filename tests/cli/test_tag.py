@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chainrule import api, recipes
-from chainrule.config import build_config
+from chainrule.config import build_config, flatten
 from chainrule.data.training_data import RunOptions
 from chainrule.tasks import pretrain, tag
 from chainrule.tokenizers.config import TokenizerConfig
@@ -300,7 +300,7 @@ def test_stopped_and_resumed(place: Path, tmp_path: Path) -> None:
 def test_the_recipes_can_be_followed(name: str) -> None:
     recipe = recipes.read(name, "lstm", "tag")
     config = build_config(tag.Config, {"family": recipe.family, **recipe.choices.model}, "model")
-    assert {setting: getattr(config, setting) for setting in recipe.choices.model} == recipe.choices.model
+    assert {setting: flatten(config)[setting] for setting in recipe.choices.model} == recipe.choices.model
     build_config(TokenizerConfig, recipe.choices.tokenizer, "tokenizer")
     assert f"--recipe {name} " in recipe.command
 

@@ -16,7 +16,7 @@ import torch
 
 import chainrule
 from chainrule import api, recipes
-from chainrule.config import build_config
+from chainrule.config import build_config, flatten
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
@@ -269,7 +269,7 @@ def test_unknown_settings_and_families() -> None:
 def test_recipes(name: str, family: str) -> None:
     chosen = recipes.read(name, family, "pretrain").choices
     config = build_config(PretrainConfig, {"family": family, **chosen.model}, "model")
-    assert {setting: getattr(config, setting) for setting in chosen.model} == chosen.model
+    assert {setting: flatten(config)[setting] for setting in chosen.model} == chosen.model
     build_config(TokenizerConfig, chosen.tokenizer, "tokenizer")
     with pytest.raises(ConfigError, match="chainrule pretrain"):
         recipes.read(name, family)
