@@ -29,9 +29,9 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 class FailingDisk:
-    """Let call number `n` in the block fail, counted from 0, and with `for_good` all later calls, too.
+    """Make call number `n` in the block (counted from 0) fail; with `for_good`, all later calls fail too.
 
-    Counted are calls of `os` under `root`, files opened there, and what is written to these; nothing is flushed.
+    Counts calls of `os` under `root`, files opened there and writes to them; fsync does nothing.
     """
 
     def __init__(self, root: Path, n: int | None = None, *, for_good: bool = False) -> None:
@@ -59,7 +59,7 @@ class FailingDisk:
         self._patch.undo()
 
     def count(self) -> None:
-        """Count one call, and fail if it is its turn."""
+        """Count one call; raise if it is the one that fails."""
         if self._fails():
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -68,15 +68,15 @@ class FailingDisk:
         return self.n is not None and (self.calls == self.n + 1 or (self.for_good and self.calls > self.n))
 
     def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(path: Any, *args: Any, **kwargs: Any) -> Any:
+        def count_and_call(path: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(path, int) or "dir_fd" in kwargs or self._is_ours(path):
                 self.count()
             return call(path, *args, **kwargs)
 
-        return counted
+        return count_and_call
 
     def _opened(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def opened(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        def open_counted(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if not isinstance(path, int):
                 if not self._is_ours(path):
                     return call(path, mode, *args, **kwargs)
@@ -84,7 +84,7 @@ class FailingDisk:
             file = call(path, mode, *args, **kwargs)
             return file if "r" in mode and "+" not in mode else _File(file, self)
 
-        return opened
+        return open_counted
 
     def _is_ours(self, path: Any) -> bool:
         return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self.root)

@@ -1,4 +1,4 @@
-"""Manifests: round trip, and errors for every other content."""
+"""Manifests: round trip, and errors for all other content."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ NAMES = st.lists(st.from_regex(r"[a-zé0-9_]{1,5}", fullmatch=True), min_size=1,
 ENTRIES = st.builds(Entry, sha256=st.from_regex(r"[0-9a-f]{64}", fullmatch=True), size=st.integers(0))
 
 
-def forged(**fields: JSON) -> bytes:
-    """A manifest of these fields with a digest that matches them, worked out here a second time."""
+def manifest_bytes(**fields: JSON) -> bytes:
+    """A manifest of these fields with a valid digest, computed independently of the library."""
     content = {"format_version": 1, "files": {}} | fields
     return canonical(content | {"digest": hashlib.sha256(canonical(content)).hexdigest()})
 
@@ -36,13 +36,13 @@ def canonical(content: object) -> bytes:
     return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # no deadline: the machine may be busy
 @given(
     st.dictionaries(TEXTS.map("fact {}".format), FACTS, max_size=4),
     st.dictionaries(NAMES, ENTRIES, max_size=4),
     st.data(),
 )
-def test_a_manifest_comes_back_and_no_bit_of_it_may_differ(
+def test_manifest_round_trips_and_any_flipped_bit_is_detected(
     facts: dict[str, JSON], files: dict[str, Entry], data: st.DataObject
 ) -> None:
     raw = verified_dir.serialize_manifest(Manifest(facts, files))
@@ -54,12 +54,12 @@ def test_a_manifest_comes_back_and_no_bit_of_it_may_differ(
         verified_dir.parse_manifest(bytes(changed), SOURCE)
 
 
-def test_the_text_is_what_the_format_says() -> None:
+def test_manifest_serialization_matches_the_format() -> None:
     written = verified_dir.serialize_manifest(Manifest({"text": "naïve", "seed": 7}, {"a/b": Entry("00", 3)}))
-    assert written == forged(text="naïve", seed=7, files={"a/b": {"sha256": "00", "size": 3}})
+    assert written == manifest_bytes(text="naïve", seed=7, files={"a/b": {"sha256": "00", "size": 3}})
 
 
-def test_a_fact_may_not_pose_as_a_field() -> None:
+def test_manifest_rejects_facts_named_like_fields() -> None:
     with pytest.raises(AssertionError, match="name of a manifest field"):
         verified_dir.serialize_manifest(Manifest({"digest": "mine"}, {}))
 
@@ -82,9 +82,9 @@ def test_a_fact_may_not_pose_as_a_field() -> None:
         "a\0b",
     ],
 )
-def test_a_path_outside_the_folder_is_refused(name: str) -> None:
+def test_manifest_rejects_paths_outside_the_folder(name: str) -> None:
     with pytest.raises(ModelFileError, match="not a file inside the folder"):
-        verified_dir.parse_manifest(forged(files={name: {"sha256": "00", "size": 0}}), SOURCE)
+        verified_dir.parse_manifest(manifest_bytes(files={name: {"sha256": "00", "size": 0}}), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,18 @@ def test_a_path_outside_the_folder_is_refused(name: str) -> None:
         (None, "version None"),
     ],
 )
-def test_another_format_version_is_refused(version: JSON, reason: str) -> None:
+def test_manifest_rejects_unknown_format_versions(version: JSON, reason: str) -> None:
     with pytest.raises(ModelFileError, match=reason):
-        verified_dir.parse_manifest(forged(format_version=version), SOURCE)
+        verified_dir.parse_manifest(manifest_bytes(format_version=version), SOURCE)
 
 
 @pytest.mark.parametrize(
     "files",
     [None, [], {"a": None}, {"a": {"size": 0}}, {"a": {"sha256": 1, "size": 0}}, {"a": {"sha256": "00"}}],
 )
-def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
+def test_manifest_rejects_malformed_file_entries(files: JSON) -> None:
     with pytest.raises(ModelFileError, match=r"manifest\.json (lists no files|gives no sha256 and size for 'a')"):
-        verified_dir.parse_manifest(forged(files=files), SOURCE)
+        verified_dir.parse_manifest(manifest_bytes(files=files), SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def test_a_malformed_list_of_files_is_refused(files: JSON) -> None:
         pytest.param(b'{"format_version": 1}', "damaged or was edited", id="no digest"),
     ],
 )
-def test_what_is_no_manifest_is_refused(raw: bytes, reason: str) -> None:
+def test_manifest_rejects_invalid_json(raw: bytes, reason: str) -> None:
     with pytest.raises(ModelFileError, match=rf"manifest\.json .*{reason}"):
         verified_dir.parse_manifest(raw, SOURCE)
 
 
-def test_the_same_content_in_another_spelling_is_refused() -> None:
-    content = json.loads(forged(seed=7))
+def test_manifest_rejects_noncanonical_json() -> None:
+    content = json.loads(manifest_bytes(seed=7))
     verified_dir.parse_manifest(canonical(content), SOURCE)
     with pytest.raises(ModelFileError, match="damaged or was edited"):
         verified_dir.parse_manifest(json.dumps(content).encode(), SOURCE)

@@ -27,7 +27,7 @@ def temp_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_private_and_goes_with_its_block(temp_dir: Path) -> None:
+def test_scratch_folder_is_private_and_removed_after_its_block(temp_dir: Path) -> None:
     with scratch_folder() as folder:
         assert folder.parent == temp_dir
         assert folder.name.startswith(f"chainrule-{os.getpid()}-")
@@ -38,49 +38,53 @@ def test_a_folder_is_private_and_goes_with_its_block(temp_dir: Path) -> None:
     assert list(temp_dir.iterdir()) == []
 
 
-def test_a_folder_goes_with_its_object(temp_dir: Path) -> None:
+def test_scratch_folder_is_removed_with_its_object(temp_dir: Path) -> None:
     folder = ScratchFolder()
     assert folder.path.is_dir()
     del folder
     assert list(temp_dir.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_and_what_a_live_one_holds_is_kept(temp_dir: Path) -> None:
+def test_remove_orphans_removes_only_folders_of_dead_processes(temp_dir: Path) -> None:
     with (
         subprocess.Popen([sys.executable, "-c", HOLD], stdin=-1, stdout=-1) as live,
         subprocess.Popen([sys.executable, "-c", HOLD], stdin=-1, stdout=-1) as killed,
     ):
         assert live.stdout
         assert killed.stdout
-        held, left = (Path(os.fsdecode(process.stdout.readline().strip())) for process in (live, killed))  # type: ignore[union-attr]
+        held, orphan = (Path(os.fsdecode(process.stdout.readline().strip())) for process in (live, killed))  # type: ignore[union-attr]
         killed.kill()
         killed.wait()
-        assert (left / "data").exists()
-        assert remove_orphans() == [left]
-        assert not left.exists()
+        assert (orphan / "data").exists()
+        assert remove_orphans() == [orphan]
+        assert not orphan.exists()
         assert (held / "data").read_text() == "in use"
         live.communicate()
     assert not held.exists()
 
 
-def test_a_process_number_decides_nothing(temp_dir: Path) -> None:
-    number_in_use = temp_dir / f"chainrule-{os.getpid()}-abcdefgh"  # of a process of another machine, long dead
+def test_remove_orphans_relies_on_locks_not_process_ids(temp_dir: Path) -> None:
+    number_in_use = (
+        temp_dir / f"chainrule-{os.getpid()}-abcdefgh"
+    )  # left by a dead process of another machine with the same id
     number_in_use.mkdir()
     with scratch_folder() as held:
-        renamed = held.rename(temp_dir / "chainrule-999999999-abcdefgh")  # no such process, but somebody holds it
+        renamed = held.rename(
+            temp_dir / "chainrule-999999999-abcdefgh"
+        )  # there is no such process, but the folder is locked
         assert remove_orphans() == [number_in_use]
         assert renamed.exists()
         renamed.rename(held)
 
 
 @pytest.mark.parametrize("name", ["chainrule-fuzz-abcdefgh", "chainrule-12", "other-12-abcdefgh"])
-def test_other_folders_are_left_alone(temp_dir: Path, name: str) -> None:
+def test_remove_orphans_ignores_other_folders(temp_dir: Path, name: str) -> None:
     (temp_dir / name).mkdir()
     assert remove_orphans() == []
     assert (temp_dir / name).exists()
 
 
-def test_links_and_files_are_left_alone(temp_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_remove_orphans_ignores_links_and_files(temp_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     target = tmp_path_factory.mktemp("precious")
     (target / "data").write_text("precious")
     (temp_dir / "chainrule-1-abcdefgh").symlink_to(target)
@@ -93,27 +97,27 @@ def test_links_and_files_are_left_alone(temp_dir: Path, tmp_path_factory: pytest
     assert (target / "data").exists()
 
 
-def test_a_folder_that_is_taken_for_an_orphan_before_it_is_locked_is_made_anew(
+def test_scratch_folder_removed_before_locking_is_created_again(
     temp_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = tempfile.mkdtemp
-    made: list[str] = []
+    created: list[str] = []
 
-    def made_and_removed(prefix: str) -> str:
-        made.append(make(prefix=prefix))
-        if len(made) == 1:
-            assert remove_orphans() == [Path(made[0])]
-        return made[-1]
+    def create_and_remove_first(prefix: str) -> str:
+        created.append(make(prefix=prefix))
+        if len(created) == 1:
+            assert remove_orphans() == [Path(created[0])]
+        return created[-1]
 
-    monkeypatch.setattr("tempfile.mkdtemp", made_and_removed)
+    monkeypatch.setattr("tempfile.mkdtemp", create_and_remove_first)
     with scratch_folder() as folder:
-        assert folder == Path(made[1])
+        assert folder == Path(created[1])
         assert folder.is_dir()
 
 
-def test_every_start_of_the_command_removes_orphans(temp_dir: Path) -> None:
-    left = temp_dir / "chainrule-1-abcdefgh"
-    left.mkdir()
-    ended = subprocess.run([sys.executable, "-m", "chainrule", "--version"], capture_output=True, check=True)
-    assert ended.stderr == b""
-    assert not left.exists()
+def test_command_start_removes_orphans(temp_dir: Path) -> None:
+    orphan = temp_dir / "chainrule-1-abcdefgh"
+    orphan.mkdir()
+    completed = subprocess.run([sys.executable, "-m", "chainrule", "--version"], capture_output=True, check=True)
+    assert completed.stderr == b""
+    assert not orphan.exists()

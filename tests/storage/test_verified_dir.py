@@ -56,7 +56,7 @@ def sibling_names(path: Path) -> set[str]:
     return {p.name for p in path.parent.iterdir()} - {path.name}
 
 
-def test_what_is_written_is_read_back(model: Path) -> None:
+def test_written_folder_is_read_back(model: Path) -> None:
     sealed = verified_dir.read(model)
     assert sealed.facts == {"seed": 7}
     assert {name: sealed.bytes(name) for name in sealed.files} == FILES
@@ -64,7 +64,7 @@ def test_what_is_written_is_read_back(model: Path) -> None:
     assert sibling_names(model) == set()
 
 
-def test_the_manifest_is_what_the_format_says(model: Path) -> None:
+def test_manifest_content_matches_the_format(model: Path) -> None:
     content = json.loads((model / "manifest.json").read_bytes())
     size, sha256 = len(FILES["model.ngram"]), hashlib.sha256(FILES["model.ngram"]).hexdigest()
     assert content["format_version"] == verified_dir.FORMAT_VERSION == 1
@@ -73,7 +73,7 @@ def test_the_manifest_is_what_the_format_says(model: Path) -> None:
     assert content["files"]["model.ngram"] == {"sha256": sha256, "size": size}
 
 
-def test_a_subfolder_is_a_view(model: Path) -> None:
+def test_subfolder_contains_only_its_own_files(model: Path) -> None:
     component = verified_dir.read(model).subfolder("components/0")
     assert set(component.files) == {"config.json"}
     assert component.bytes("config.json") == b"{}"
@@ -81,7 +81,7 @@ def test_a_subfolder_is_a_view(model: Path) -> None:
         verified_dir.read(model).subfolder("components/1")
 
 
-def test_only_listed_files_are_opened(model: Path) -> None:
+def test_open_rejects_files_missing_from_the_manifest(model: Path) -> None:
     (model / "notes.txt").write_text("mine")
     sealed = verified_dir.read(model)
     with pytest.raises(ModelFileError, match=r"notes\.txt is not in the manifest"):
@@ -89,27 +89,27 @@ def test_only_listed_files_are_opened(model: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'{"order": 6}\n', b"", b'{"order": 5}\n' * 2])
-def test_bytes_changed_after_the_check_are_refused(model: Path, content: bytes) -> None:
+def test_bytes_rejects_files_changed_after_verification(model: Path, content: bytes) -> None:
     sealed = verified_dir.read(model)
     (model / "config.json").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"config\.json"):
         sealed.bytes("config.json")
 
 
-def test_any_flipped_bit_is_refused(model: Path) -> None:
+def test_read_detects_any_flipped_bit(model: Path) -> None:
     rng = random.Random(1)
-    whole = contents(model)
-    for name in 50 * sorted(whole.keys() - {"empty"}):  # four files: 200 flips
-        changed = bytearray(whole[name])
+    originals = contents(model)
+    for name in 50 * sorted(originals.keys() - {"empty"}):  # four files, 200 flips
+        changed = bytearray(originals[name])
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         (model / name).write_bytes(changed)
         with pytest.raises(ModelFileError, match=f"model/{name} "):
             verify(model)
-        (model / name).write_bytes(whole[name])
+        (model / name).write_bytes(originals[name])
     verify(model)
 
 
-def test_a_file_cut_short_or_grown_is_refused(model: Path) -> None:
+def test_read_rejects_truncated_and_extended_files(model: Path) -> None:
     for name, content in contents(model).items():
         lengths = {len(content) * k // 20 for k in range(20)} | {len(content) - 1} if content else set()
         for changed in [content[:length] for length in lengths] + [content + b"\n"]:
@@ -121,30 +121,30 @@ def test_a_file_cut_short_or_grown_is_refused(model: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "model.ngram"])
-def test_a_file_of_another_model_is_refused(model: Path, tmp_path: Path, name: str) -> None:
+def test_read_rejects_a_file_of_another_model(model: Path, tmp_path: Path, name: str) -> None:
     verified_dir.write(tmp_path / "other", fill_with(FILES | {"model.ngram": bytes(1024)}), {"seed": 7})
     shutil.copy(tmp_path / "other" / name, model / name)
     with pytest.raises(ModelFileError, match=r"model\.ngram is damaged"):
         verify(model)
 
 
-def test_a_wrong_size_is_told_with_both_numbers(model: Path) -> None:
+def test_wrong_file_size_is_reported_with_both_sizes(model: Path) -> None:
     os.truncate(model / "model.ngram", 1000)
     with pytest.raises(ModelFileError, match=r"model\.ngram has 1000 bytes, the manifest says 1024"):
         verified_dir.read(model)
 
 
-def test_a_missing_file_is_refused(model: Path) -> None:
+def test_read_rejects_a_missing_file(model: Path) -> None:
     (model / "empty").unlink()
     with pytest.raises(ModelFileError, match="empty is missing"):
         verified_dir.read(model)
 
 
-def put_fifo(path: Path) -> None:
+def create_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def put_link(path: Path) -> None:
+def create_symlink(path: Path) -> None:
     path.with_name("elsewhere").write_bytes(FILES["model.ngram"])
     path.symlink_to("elsewhere")
 
@@ -152,23 +152,23 @@ def put_link(path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.ngram", "manifest.json"])
 @pytest.mark.parametrize(
     ("put", "reason"),
-    [(put_fifo, "not a regular file"), (Path.mkdir, "not a regular file"), (put_link, "symbolic link")],
+    [(create_fifo, "not a regular file"), (Path.mkdir, "not a regular file"), (create_symlink, "symbolic link")],
 )
-def test_what_is_no_file_is_refused_unopened(
+def test_read_rejects_irregular_files_without_opening_them(
     model: Path, name: str, put: Callable[[Path], None], reason: str
 ) -> None:
     (model / name).unlink()
     put(model / name)
-    with alarm(5), pytest.raises(ModelFileError, match=f"{name} .*{reason}"):
+    with time_limit(5), pytest.raises(ModelFileError, match=f"{name} .*{reason}"):
         verified_dir.read(model)
 
 
 @contextmanager
-def alarm(seconds: int) -> Iterator[None]:
-    def ring(*_: object) -> None:
+def time_limit(seconds: int) -> Iterator[None]:
+    def on_alarm(*_: object) -> None:
         pytest.fail("the call hangs")
 
-    before = signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, on_alarm)
     signal.alarm(seconds)
     try:
         yield
@@ -177,7 +177,7 @@ def alarm(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_linked_subfolder_is_refused(model: Path, tmp_path: Path) -> None:
+def test_read_rejects_a_symlinked_subfolder(model: Path, tmp_path: Path) -> None:
     shutil.move(model / "components", tmp_path / "moved")
     (model / "components").symlink_to(tmp_path / "moved")
     with pytest.raises(ModelFileError, match="symbolic link"):
@@ -185,10 +185,10 @@ def test_a_linked_subfolder_is_refused(model: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.ngram", "manifest.json"])
-def test_an_unreadable_file_is_refused(model: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_reports_an_unreadable_file(model: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     really = Path.open
 
-    def denied(path: Path, *args: Any, **kwargs: Any) -> Any:  # a mode of 000 would not stop root
+    def denied(path: Path, *args: Any, **kwargs: Any) -> Any:  # mode 000 would not stop root
         if path.name == name:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return really(path, *args, **kwargs)
@@ -198,7 +198,7 @@ def test_an_unreadable_file_is_refused(model: Path, name: str, monkeypatch: pyte
         verify(model)
 
 
-def test_a_huge_manifest_is_refused_unread(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_manifest_is_rejected_unread(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.truncate(model / "manifest.json", verified_dir.LARGEST_MANIFEST + 1)
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("was read"))
     with pytest.raises(ModelFileError, match="larger than 16777216 bytes"):
@@ -216,31 +216,31 @@ def test_a_huge_manifest_is_refused_unread(model: Path, monkeypatch: pytest.Monk
         ("m.bin", "a model is a folder"),
     ],
 )
-def test_a_file_is_refused_with_advice(tmp_path: Path, name: str, advice: str) -> None:
+def test_reading_a_file_as_a_folder_gives_advice(tmp_path: Path, name: str, advice: str) -> None:
     (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     with pytest.raises(ModelFileError, match=advice):
         verified_dir.read(tmp_path / name)
 
 
-def test_an_absent_path_is_not_found(tmp_path: Path) -> None:
+def test_read_of_a_missing_path_raises_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nowhere does not exist"):
         verified_dir.read(tmp_path / "nowhere")
 
 
-def test_a_folder_without_manifest_is_refused(model: Path) -> None:
+def test_read_rejects_a_folder_without_manifest(model: Path) -> None:
     (model / "manifest.json").unlink()
     with pytest.raises(ModelFileError, match=r"has no manifest\.json"):
         verified_dir.read(model)
 
 
-def test_an_empty_folder_and_a_new_path_are_filled(tmp_path: Path) -> None:
+def test_write_fills_empty_folders_and_new_paths(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "new" / "deep"):
         verified_dir.write(path, fill_with(FILES), {})
         assert set(verified_dir.read(path).files) == set(FILES)
 
 
-def test_a_link_to_a_folder_is_written_through(model: Path) -> None:
+def test_write_follows_a_symlink_to_a_folder(model: Path) -> None:
     link = model.with_name("latest")
     link.symlink_to(model)
     verified_dir.write(link, fill_with({"other": b"2"}), {}, force=True)
@@ -249,7 +249,7 @@ def test_a_link_to_a_folder_is_written_through(model: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [{"thesis.txt": b"years"}, {"manifest.json": b'{"name": "a browser extension"}'}])
-def test_a_foreign_folder_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_write_refuses_a_folder_it_did_not_create(tmp_path: Path, files: dict[str, bytes]) -> None:
     target = tmp_path / "work"
     target.mkdir()
     fill_with(files)(target)
@@ -259,14 +259,14 @@ def test_a_foreign_folder_is_not_touched(tmp_path: Path, files: dict[str, bytes]
     assert sibling_names(target) == set()
 
 
-def test_a_file_in_the_way_is_not_touched(tmp_path: Path) -> None:
+def test_write_refuses_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "work").write_text("years")
     with pytest.raises(UsageError, match="choose another --out"):
         verified_dir.write(tmp_path / "work", fill_with(FILES), {})
     assert (tmp_path / "work").read_text() == "years"
 
 
-def test_a_folder_that_turns_foreign_meanwhile_is_not_touched(tmp_path: Path) -> None:
+def test_write_refuses_a_folder_that_gained_other_files_meanwhile(tmp_path: Path) -> None:
     target = tmp_path / "work"
 
     def fill(root: Path) -> None:
@@ -286,8 +286,8 @@ LEFTOVERS = (
 )
 
 
-def put_run(path: Path, *, log: bool = True) -> None:
-    """What a training keeps in its folder until it is done."""
+def create_training_run(path: Path, *, log: bool = True) -> None:
+    """Create the files of an unfinished training run."""
     verified_dir.write(
         path / verified_dir.CHECKPOINT, fill_with({"model.safetensors": b"weights"}), {"step": 3}, force=True
     )
@@ -295,24 +295,24 @@ def put_run(path: Path, *, log: bool = True) -> None:
         (path / verified_dir.LOG).write_bytes(b"{}\n")
 
 
-def put_leftovers(path: Path) -> None:
+def create_leftovers(path: Path) -> None:
     for name in LEFTOVERS:
         fill_with({f"{name}/model.safetensors": b"half"} if "jsonl" not in name else {name: b"half"})(path)
 
 
 @pytest.mark.parametrize("log", [True, False])
-def test_a_run_gives_way_to_its_model(tmp_path: Path, log: bool) -> None:
+def test_write_replaces_the_training_run_with_its_model(tmp_path: Path, log: bool) -> None:
     target = tmp_path / "work"
-    put_run(target, log=log)
-    put_leftovers(target)
+    create_training_run(target, log=log)
+    create_leftovers(target)
     verified_dir.write(target, fill_with(FILES | {verified_dir.LOG: b"{}\n"}), {}, run=target)
     assert contents(target).keys() - {"manifest.json"} == FILES.keys() | {verified_dir.LOG}
     assert set(verified_dir.read(target).files) == FILES.keys() | {verified_dir.LOG}
 
 
-def test_leftovers_and_logs_alone_are_a_run_too(tmp_path: Path) -> None:
+def test_leftovers_and_logs_alone_count_as_a_run(tmp_path: Path) -> None:
     target = tmp_path / "work"
-    put_leftovers(target)
+    create_leftovers(target)
     verified_dir.check_writable_target(target)
     (target / verified_dir.LOG).write_bytes(b"")
     verified_dir.check_writable_target(target)
@@ -320,11 +320,11 @@ def test_leftovers_and_logs_alone_are_a_run_too(tmp_path: Path) -> None:
     verified_dir.check_writable_target(target)
 
 
-def test_a_run_beside_a_sealed_folder(model: Path) -> None:
-    put_run(model)
-    put_leftovers(model)
+def test_write_replaces_a_model_with_a_run_beside_it(model: Path) -> None:
+    create_training_run(model)
+    create_leftovers(model)
     verified_dir.check_writable_target(model)
-    assert set(verified_dir.read(model).files) == set(FILES)  # which stays what it was
+    assert set(verified_dir.read(model).files) == set(FILES)  # unchanged by the run
     verified_dir.write(model, fill_with({"other": b"2"}), {}, run=model)
     assert set(contents(model)) == {"other", "manifest.json"}
 
@@ -342,11 +342,11 @@ def test_a_run_beside_a_sealed_folder(model: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_sealed", [True, False])
-def test_what_is_no_part_of_a_run_is_not_touched(tmp_path: Path, name: str, is_sealed: bool) -> None:
+def test_write_refuses_folders_with_files_outside_the_run(tmp_path: Path, name: str, is_sealed: bool) -> None:
     target = tmp_path / "work"
     if is_sealed:
         verified_dir.write(target, fill_with(FILES), {})
-    put_run(target, log=not name.startswith("train_log"))
+    create_training_run(target, log=not name.startswith("train_log"))
     fill_with({name: b"years"})(target)
     before = contents(target)
     with pytest.raises(UsageError, match="choose another --out"):
@@ -355,32 +355,32 @@ def test_what_is_no_part_of_a_run_is_not_touched(tmp_path: Path, name: str, is_s
 
 
 @pytest.mark.parametrize("files", [{"checkpoint": b"years"}, {"checkpoint/epoch1.bin": b"years"}])
-def test_a_foreign_checkpoint_is_not_touched(tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_check_writable_target_refuses_a_foreign_checkpoint(tmp_path: Path, files: dict[str, bytes]) -> None:
     fill_with(files)(tmp_path / "work")
     with pytest.raises(UsageError, match="work/checkpoint exists and is not a model folder; choose another --out"):
         verified_dir.check_writable_target(tmp_path / "work")
 
 
-def test_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
-    put_run(tmp_path / "work")
+def test_check_writable_target_reports_a_damaged_checkpoint(tmp_path: Path) -> None:
+    create_training_run(tmp_path / "work")
     with (tmp_path / "work" / "checkpoint" / "manifest.json").open("ab") as file:
         file.write(b" ")
     with pytest.raises(ModelFileError, match=r"work/checkpoint/manifest\.json is damaged"):
         verified_dir.check_writable_target(tmp_path / "work")
 
 
-def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
-    put_run(tmp_path / "work")
+def test_read_of_an_unfinished_run_advises_resume(tmp_path: Path) -> None:
+    create_training_run(tmp_path / "work")
     with pytest.raises(ModelFileError, match="unfinished run; go on with the same command with --resume"):
         verified_dir.read(tmp_path / "work")
     assert verified_dir.read(tmp_path / "work" / "checkpoint").facts == {"step": 3}
 
 
-def test_an_unfinished_run_is_not_lost_unasked(model: Path) -> None:
+def test_unfinished_run_is_replaced_only_with_force(model: Path) -> None:
     link = model.with_name("link")
     link.symlink_to(model)
     verified_dir.check_replace(model.with_name("new"), {})
-    put_run(model)
+    create_training_run(model)
     before = contents(model)
     for run in (None, model.with_name("other")):
         with pytest.raises(
@@ -405,7 +405,7 @@ def facts_of(command: str, sha256: str | None = "1") -> dict[str, verified_dir.J
     ("old", "new", "is_allowed"),
     [
         (facts_of(COMMAND), facts_of(COMMAND), True),
-        (facts_of(COMMAND), {"command": COMMAND}, True),  # the text is not known yet
+        (facts_of(COMMAND), {"command": COMMAND}, True),  # the text digest is not known yet
         (facts_of(COMMAND), facts_of(f"{COMMAND} --force --json"), True),
         (facts_of(f"{COMMAND} --resume"), facts_of(COMMAND), True),
         (facts_of(COMMAND), facts_of(f"{COMMAND} --order 3"), False),
@@ -417,7 +417,7 @@ def facts_of(command: str, sha256: str | None = "1") -> dict[str, verified_dir.J
         ({}, {}, False),
     ],
 )
-def test_only_the_same_command_on_the_same_text_replaces_a_model(
+def test_model_is_replaced_only_by_same_command_and_text(
     tmp_path: Path, old: dict[str, verified_dir.JSON], new: dict[str, verified_dir.JSON], is_allowed: bool
 ) -> None:
     path = tmp_path / "model"
@@ -437,7 +437,7 @@ def test_only_the_same_command_on_the_same_text_replaces_a_model(
     assert verified_dir.read(path).bytes("weights") == b"2"
 
 
-def test_the_same_model_may_be_saved_again(tmp_path: Path) -> None:
+def test_saving_the_same_model_again_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "model"
     verified_dir.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 1}'}), {"created": 1})
     verified_dir.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 2}'}), {"created": 2})
@@ -446,12 +446,12 @@ def test_the_same_model_may_be_saved_again(tmp_path: Path) -> None:
         verified_dir.write(path, fill_with({"weights": b"1", "more": b""}), {})
 
 
-def test_a_command_is_refused_before_it_works(model: Path) -> None:
+def test_lock_for_writing_checks_the_target_first(model: Path) -> None:
     with pytest.raises(UsageError, match="finished model"), verified_dir.lock_for_writing(model, COMMAND):
         pytest.fail("was run")
     with verified_dir.lock_for_writing(model, COMMAND, force=True):
         pass
-    put_run(model.with_name("run"))
+    create_training_run(model.with_name("run"))
     with verified_dir.lock_for_writing(model.with_name("run"), COMMAND, resume=True):
         pass
     with (
@@ -462,9 +462,9 @@ def test_a_command_is_refused_before_it_works(model: Path) -> None:
     assert sibling_names(model) == {"run"}
 
 
-def in_another_thread(call: Callable[[], None]) -> BaseException | None:
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        return beside.submit(call).exception()
+def error_in_another_thread(call: Callable[[], None]) -> BaseException | None:
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        return executor.submit(call).exception()
 
 
 def lock_once(path: Path) -> None:
@@ -472,35 +472,40 @@ def lock_once(path: Path) -> None:
         pass
 
 
-def test_every_name_of_a_folder_has_one_lock(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_paths_to_a_folder_share_one_lock(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = model.with_name("link")
     link.symlink_to(model)
     monkeypatch.chdir(model)
     names = [model, link, Path("."), Path("../model"), model / "components" / "..", Path("../link/.")]
     for held in names:
         with verified_dir.lock(held):
-            for other in names:
-                assert isinstance(in_another_thread(lambda: lock_once(other)), UsageError), (held, other)  # noqa: B023
-            lock_once(model)  # this thread has it already
-            assert isinstance(in_another_thread(lambda: lock_once(model)), UsageError)
-        assert in_another_thread(lambda: lock_once(model)) is None
+            for other_name in names:
+                assert isinstance(error_in_another_thread(lambda: lock_once(other_name)), UsageError), (
+                    held,
+                    other_name,
+                )  # noqa: B023
+            lock_once(model)  # reentrant: this thread already holds the lock
+            assert isinstance(error_in_another_thread(lambda: lock_once(model)), UsageError)
+        assert error_in_another_thread(lambda: lock_once(model)) is None
     assert sibling_names(model) == {"link"}
 
 
-def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between opening and locking the file, the holder removes it and lets go, and a third makes a new one."""
+def test_lock_fails_if_another_process_recreated_the_lock_file(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between open and flock, the holder removes the lock file and a third process creates and locks a new one."""
     lock = model.with_name(".model.lock")
     really = fcntl.flock
     third: list[int] = []
 
-    def late(descriptor: int, how: int) -> None:
+    def flock_after_recreation(descriptor: int, how: int) -> None:
         if not third:
             lock.unlink()
             third.append(os.open(lock, os.O_RDWR | os.O_CREAT))
             really(third[0], how)
         really(descriptor, how)
 
-    monkeypatch.setattr(fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", flock_after_recreation)
     with pytest.raises(UsageError, match="being written by another run"):
         lock_once(model)
     os.close(third[0])
@@ -508,29 +513,29 @@ def test_a_lock_that_was_removed_meanwhile_is_none(model: Path, monkeypatch: pyt
     assert sibling_names(model) == set()
 
 
-def test_a_lock_that_is_gone_is_made_anew(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_file_removed_before_locking_is_created_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = model.with_name(".model.lock")
     really = fcntl.flock
     removed: list[Path] = []
 
-    def late(descriptor: int, how: int) -> None:
+    def flock_after_removal(descriptor: int, how: int) -> None:
         if not removed:
             lock.unlink()
             removed.append(lock)
         really(descriptor, how)
 
-    monkeypatch.setattr(fcntl, "flock", late)
+    monkeypatch.setattr(fcntl, "flock", flock_after_removal)
     with verified_dir.lock(model):
-        assert isinstance(in_another_thread(lambda: lock_once(model)), UsageError)
+        assert isinstance(error_in_another_thread(lambda: lock_once(model)), UsageError)
     assert sibling_names(model) == set()
 
 
-def test_there_is_nothing_to_go_on_with_in_a_finished_model(model: Path) -> None:
+def test_require_not_finished_rejects_a_finished_model(model: Path) -> None:
     with pytest.raises(UsageError, match=r"model holds a finished model; remove --resume to train anew"):
         verified_dir.require_not_finished(model)
-    put_run(model)  # beside it a run that is not
+    create_training_run(model)  # an unfinished run beside the model
     verified_dir.require_not_finished(model)
-    put_run(model.with_name("run"))
+    create_training_run(model.with_name("run"))
     verified_dir.require_not_finished(model.with_name("run"))
     verified_dir.require_not_finished(model.with_name("new"))
 
@@ -539,59 +544,61 @@ def inodes(path: Path) -> dict[str, int]:
     return {name: (path / name).stat().st_ino for name in verified_dir.read(path).files}
 
 
-def test_identical_files_are_hard_links(model: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    verified_dir.write(other, fill_with({**FILES, "config.json": b"{}"}), {"seed": 8})
-    verified_dir.share_files(other, [model])
-    first, second = inodes(model), inodes(other)
+def test_share_files_hard_links_identical_files(model: Path, tmp_path: Path) -> None:
+    other_model = tmp_path / "other"
+    verified_dir.write(other_model, fill_with({**FILES, "config.json": b"{}"}), {"seed": 8})
+    verified_dir.share_files(other_model, [model])
+    first, second = inodes(model), inodes(other_model)
     assert {name for name in FILES if first[name] == second[name]} == {
         "model.ngram",
         "components/0/config.json",
         "empty",
     }
-    assert second["config.json"] == first["components/0/config.json"]  # the same bytes under another name
-    assert verified_dir.read(other, verify=True).facts == {"seed": 8}
+    assert second["config.json"] == first["components/0/config.json"]  # same bytes under another name
+    assert verified_dir.read(other_model, verify=True).facts == {"seed": 8}
     assert sibling_names(model) == {"other"}
-    verified_dir.share_files(other, [model])  # which are links already
-    assert inodes(other) == second
+    verified_dir.share_files(other_model, [model])  # already linked
+    assert inodes(other_model) == second
 
 
-def test_replacing_a_folder_leaves_those_it_shares_files_with(model: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    verified_dir.write(other, fill_with(FILES), {"seed": 8})
-    verified_dir.share_files(other, [model])
+def test_replacing_a_folder_leaves_its_hard_linked_copies_unchanged(model: Path, tmp_path: Path) -> None:
+    other_model = tmp_path / "other"
+    verified_dir.write(other_model, fill_with(FILES), {"seed": 8})
+    verified_dir.share_files(other_model, [model])
     model.joinpath("model.ngram").chmod(0o600)
     verified_dir.write(model, fill_with({**FILES, "model.ngram": b"new"}), {"seed": 9}, force=True)
-    assert contents(other)["model.ngram"] == FILES["model.ngram"]
-    verified_dir.read(other, verify=True).verify_rest()
+    assert contents(other_model)["model.ngram"] == FILES["model.ngram"]
+    verified_dir.read(other_model, verify=True).verify_rest()
     shutil.rmtree(model)
-    assert {name: verified_dir.read(other).bytes(name) for name in FILES} == FILES
+    assert {name: verified_dir.read(other_model).bytes(name) for name in FILES} == FILES
 
 
-def test_files_that_differ_are_not_linked(model: Path, tmp_path: Path) -> None:
-    """A private file, a damaged one, a symbolic link; and a folder without a manifest."""
-    other = tmp_path / "other"
-    verified_dir.write(other, fill_with(FILES), {"seed": 8})
+def test_share_files_skips_private_damaged_and_linked_files(model: Path, tmp_path: Path) -> None:
+    """A private file, a damaged file, a symbolic link, and a folder without a manifest."""
+    other_model = tmp_path / "other"
+    verified_dir.write(other_model, fill_with(FILES), {"seed": 8})
     (model / "config.json").chmod(0o600)
     (model / "model.ngram").write_bytes(b"damaged")
     (model / "empty").unlink()
     (model / "empty").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_bytes(b"")
-    verified_dir.share_files(other, [tmp_path, model])
-    linked = [name for name in FILES if (other / name).stat().st_nlink > 1]
+    verified_dir.share_files(other_model, [tmp_path, model])
+    linked = [name for name in FILES if (other_model / name).stat().st_nlink > 1]
     assert linked == ["components/0/config.json"]
-    assert not (other / "empty").is_symlink()
-    assert {name: verified_dir.read(other, verify=True).bytes(name) for name in FILES} == FILES
+    assert not (other_model / "empty").is_symlink()
+    assert {name: verified_dir.read(other_model, verify=True).bytes(name) for name in FILES} == FILES
 
 
-def test_without_hard_links_the_copies_stay(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_share_files_keeps_copies_without_hard_link_support(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    other = tmp_path / "other"
-    verified_dir.write(other, fill_with(FILES), {"seed": 8})
+    other_model = tmp_path / "other"
+    verified_dir.write(other_model, fill_with(FILES), {"seed": 8})
     monkeypatch.setattr(os, "link", refuse)
-    verified_dir.share_files(other, [model])
-    assert all((other / name).stat().st_nlink == 1 for name in FILES)
-    assert {name: verified_dir.read(other, verify=True).bytes(name) for name in FILES} == FILES
+    verified_dir.share_files(other_model, [model])
+    assert all((other_model / name).stat().st_nlink == 1 for name in FILES)
+    assert {name: verified_dir.read(other_model, verify=True).bytes(name) for name in FILES} == FILES
     assert sibling_names(model) == {"other"}

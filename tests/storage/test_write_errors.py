@@ -34,16 +34,16 @@ def word_vectors(version: int) -> WordVectors:
 
 @pytest.fixture(scope="module")
 def writers() -> dict[str, Writer]:
-    """Everything that writes a folder or a file, each in two versions."""
+    """Every function that writes a folder or a file, each in two versions."""
     models = {version: language_model(version) for version in (1, 2)}
     vectors = {version: word_vectors(version) for version in (1, 2)}
     classify = families.get_task("classify")
     table = LabelledTexts(texts=LINES, labels=["x", "y", "x"], name="toy")
     classifiers = {
         version: dataclasses.replace(
-            made := classify.train("ngram", table, order=version),
+            trained := classify.train("ngram", table, order=version),
             metrics={},
-            origin=dataclasses.replace(made.origin, created=""),
+            origin=dataclasses.replace(trained.origin, created=""),
         )
         for version in (1, 2)
     }
@@ -66,7 +66,7 @@ def content(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in files if file.is_file()}
 
 
-def failure_of(call: Callable[[], None], disk: FailingDisk) -> ChainruleError | None:
+def run_with_failing_disk(call: Callable[[], None], disk: FailingDisk) -> ChainruleError | None:
     try:
         with disk:
             call()
@@ -76,9 +76,11 @@ def failure_of(call: Callable[[], None], disk: FailingDisk) -> ChainruleError | 
 
 
 @pytest.mark.filterwarnings("ignore:.* cannot be removed")
-@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("for_good", [False, True], ids=["single failure", "persistent failure"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool, tmp_path: Path) -> None:
+def test_any_failing_call_leaves_old_or_new_content(
+    writers: dict[str, Writer], kind: str, for_good: bool, tmp_path: Path
+) -> None:
     write, path = writers[kind], tmp_path / "out"
     contents = {}
     for version in (1, 2):
@@ -91,14 +93,14 @@ def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool,
         if content(path) != contents[1]:
             with FailingDisk(tmp_path):
                 write(path, 1)
-        error = failure_of(lambda: write(path, 2), FailingDisk(tmp_path, n, for_good=for_good))
+        error = run_with_failing_disk(lambda: write(path, 2), FailingDisk(tmp_path, n, for_good=for_good))
         is_new = error is None or "the new content is in place, but the disk did not confirm it" in str(error)
         assert content(path) == contents[2 if is_new else 1], (n, error)
         if error is not None:
             failures += 1
             assert (type(error), error.exit_code) == (ChainruleError, 1), (n, error)
             assert is_new or "what was there is unchanged" in str(error), (n, error)
-            assert for_good or not is_new, (n, error)  # one failing call is undone
+            assert for_good or not is_new, (n, error)  # a single failing call is rolled back
     assert failures > 5
     with FailingDisk(tmp_path):
         write(path, 2)
@@ -107,11 +109,11 @@ def test_any_failing_call(writers: dict[str, Writer], kind: str, for_good: bool,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_limit_of_the_system(writers: dict[str, Writer], kind: str, tmp_path: Path) -> None:
-    """The compiled writer of model.ngram meets a real error of the system as well."""
+def test_file_size_limit_leaves_the_old_content(writers: dict[str, Writer], kind: str, tmp_path: Path) -> None:
+    """The compiled writer of model.ngram also receives a real I/O error."""
     write, path = writers[kind], tmp_path / "out"
     write(path, 2)
-    sizes = sorted({len(one) for one in content(path).values() if one})
+    sizes = sorted({len(file_content) for file_content in content(path).values() if file_content})
     write(path, 1)
     before = content(path)
     for size in (0, *(size - 1 for size in sizes)):
