@@ -479,11 +479,9 @@ def test_all_paths_to_a_folder_share_one_lock(model: Path, monkeypatch: pytest.M
     names = [model, link, Path("."), Path("../model"), model / "components" / "..", Path("../link/.")]
     for held in names:
         with verified_dir.lock(held):
-            for other_name in names:
-                assert isinstance(error_in_another_thread(lambda: lock_once(other_name)), UsageError), (
-                    held,
-                    other_name,
-                )  # noqa: B023
+            for alias in names:
+                error = error_in_another_thread(lambda: lock_once(alias))  # noqa: B023
+                assert isinstance(error, UsageError), (held, alias)
             lock_once(model)  # reentrant: this thread already holds the lock
             assert isinstance(error_in_another_thread(lambda: lock_once(model)), UsageError)
         assert error_in_another_thread(lambda: lock_once(model)) is None

@@ -32,14 +32,14 @@ def unpack(file: Path) -> bytes:
 
 @pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("name", ["text.txt", "text", "text.gz"])
-def test_the_first_bytes_tell_and_not_the_name(tmp_path: Path, suffix: str, name: str) -> None:
+def test_compression_is_detected_by_magic_bytes(tmp_path: Path, suffix: str, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(PACKINGS[suffix](TEXT))
     assert unpack(file) == TEXT
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)
-def test_streams_end_to_end_are_one_text(tmp_path: Path, suffix: str) -> None:
+def test_concatenated_compressed_streams_are_joined(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"text{suffix}"
     pack = PACKINGS[suffix]
     file.write_bytes(pack(b"one\n") + pack(b"") + pack(TEXT) + bytes(64) + pack(b"two\n") + bytes(4096))
@@ -47,19 +47,19 @@ def test_streams_end_to_end_are_one_text(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("level", range(1, 10))
-def test_bzip2_of_every_block_size_is_recognised(tmp_path: Path, level: int) -> None:
+def test_bzip2_is_detected_at_every_block_size(tmp_path: Path, level: int) -> None:
     file = tmp_path / "text"
     file.write_bytes(bz2.compress(TEXT, level))
     assert unpack(file) == TEXT
 
 
-def test_text_that_begins_like_bzip2_is_text(tmp_path: Path) -> None:
+def test_plain_text_starting_with_bzip2_magic_is_text(tmp_path: Path) -> None:
     file = tmp_path / "text.txt"
     file.write_bytes(b"BZh9 is how bzip2 files begin\n")
     assert unpack(file) == b"BZh9 is how bzip2 files begin\n"
 
 
-def test_a_skippable_zstd_frame_is_skipped(tmp_path: Path) -> None:
+def test_zstd_skippable_frames_are_skipped(tmp_path: Path) -> None:
     file = tmp_path / "text.zst"
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
     file.write_bytes(skippable + zstandard.compress(TEXT) + skippable)
@@ -68,7 +68,7 @@ def test_a_skippable_zstd_frame_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("part", [0.0, 0.0001, 0.1, 0.5, 0.9, 0.99999])
-def test_a_file_cut_short_is_refused(tmp_path: Path, suffix: str, part: float) -> None:
+def test_truncated_compressed_file_is_rejected(tmp_path: Path, suffix: str, part: float) -> None:
     packed = PACKINGS[suffix](TEXT)
     file = tmp_path / f"text{suffix}"
     file.write_bytes(packed[: int(len(packed) * part)])
@@ -77,7 +77,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path, suffix: str, part: float) -
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)
-def test_a_flipped_bit_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_flipped_bit_in_compressed_file_is_rejected(tmp_path: Path, suffix: str) -> None:
     packed = bytearray(PACKINGS[suffix](TEXT))
     packed[len(packed) // 2] ^= 4
     file = tmp_path / f"text{suffix}"
@@ -88,7 +88,9 @@ def test_a_flipped_bit_is_refused(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("stored", [b"plain text\n", b""])
-def test_a_suffix_that_promises_too_much_is_refused(tmp_path: Path, suffix: str, stored: bytes) -> None:
+def test_compression_suffix_without_compressed_content_is_rejected(
+    tmp_path: Path, suffix: str, stored: bytes
+) -> None:
     file = tmp_path / f"text{suffix}"
     file.write_bytes(stored)
     with pytest.raises(InputError, match=rf"text{suffix} is"):
@@ -96,7 +98,7 @@ def test_a_suffix_that_promises_too_much_is_refused(tmp_path: Path, suffix: str,
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)
-def test_trailing_rubbish_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_trailing_bytes_after_compressed_data_are_rejected(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"text{suffix}"
     file.write_bytes(PACKINGS[suffix](TEXT) + b"more of it, unpacked")
     with pytest.raises(InputError, match=rf"text{suffix} is damaged"):
@@ -111,13 +113,13 @@ def test_zstd_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: p
         unpack(file)
 
 
-def test_a_file_that_goes_away_is_named(tmp_path: Path) -> None:
+def test_file_removed_before_reading_is_named(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_bytes(TEXT)
-    (found,) = find_files(file)
+    (text_file,) = find_files(file)
     file.unlink()
     with pytest.raises(InputError, match=r"text cannot be read: No such file"):
-        list(read_blocks(found))
+        list(read_blocks(text_file))
 
 
 def bomb(suffix: str, size: int) -> bytes:
@@ -125,7 +127,7 @@ def bomb(suffix: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", PACKINGS)
-def test_a_decompression_bomb_is_refused_and_the_option_named(
+def test_decompression_bomb_is_rejected_naming_the_option(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readers, "ALWAYS_ALLOWED", 1 << 20)
@@ -134,7 +136,7 @@ def test_a_decompression_bomb_is_refused_and_the_option_named(
     blocks: list[bytes] = []
     with pytest.raises(InputError, match=rf"text{suffix} holds more than 250 times .*--max-decompressed 2G$"):
         blocks.extend(read_blocks(*find_files(file)))
-    assert not blocks  # refused before a line of it is read
+    assert not blocks  # rejected before any block is yielded
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "8M")
     assert len(unpack(file)) == 8 << 20
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "5M")
@@ -142,7 +144,7 @@ def test_a_decompression_bomb_is_refused_and_the_option_named(
         unpack(file)
 
 
-def test_the_limit_allows_text_as_it_compresses_and_small_files_whatever_they_hold(tmp_path: Path) -> None:
+def test_decompression_limit_allows_normal_ratios_and_small_files(tmp_path: Path) -> None:
     limit = readers.DecompressionLimit("text.gz")
     limit.check(1, 4 << 20)
     limit.check(1 << 20, 250 << 20)
@@ -152,7 +154,7 @@ def test_the_limit_allows_text_as_it_compresses_and_small_files_whatever_they_ho
         limit.check(1, (4 << 20) + 1)
 
 
-def test_a_limit_that_is_no_size_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_decompression_limit_is_a_config_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "much")
     with pytest.raises(ConfigError, match="--max-decompressed is 'much'; write it as 512M"):
         readers.DecompressionLimit("text.gz")
@@ -160,19 +162,19 @@ def test_a_limit_that_is_no_size_is_wrong_usage(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("step", [1, 3, 1000])
-def test_a_stream_is_unpacked_as_it_comes(suffix: str, step: int) -> None:
+def test_stream_is_decompressed_incrementally(suffix: str, step: int) -> None:
     packed = PACKINGS[suffix](TEXT[:5000])
     assert b"".join(read_blocks(TextFile(Path("-"), "standard input", 0, Drops(packed, step)))) == TEXT[:5000]
 
 
 @pytest.mark.parametrize("text", [b"", b"(", b"(a)\n", b"B\n", b"\x1f", b"BZ", b"plain\n"])
 @pytest.mark.parametrize("step", [1, 100])
-def test_the_beginning_of_a_stream_is_not_lost(text: bytes, step: int) -> None:
+def test_first_bytes_of_a_stream_are_not_lost(text: bytes, step: int) -> None:
     assert b"".join(read_blocks(TextFile(Path("-"), "standard input", 0, Drops(text, step)))) == text
 
 
 class Drops(InputStream):
-    """A stream that gives so many bytes at a time."""
+    """A stream that returns at most `step` bytes per read."""
 
     def __init__(self, data: bytes, step: int) -> None:
         super().__init__(io.BytesIO(data))

@@ -56,7 +56,7 @@ def store(folder: Path, text: str, name: str = "text") -> Path:
     return file
 
 
-def test_columns_by_blanks(tmp_path: Path) -> None:
+def test_columns_separated_by_spaces(tmp_path: Path) -> None:
     file = store(tmp_path, COLUMNS)
     assert read_tagged(file) == SENTENCES
     assert [sentence.tags for sentence in read_tagged(file, column=2)] == [("NNP", "VBZ"), ("SYM", "CD")]
@@ -73,16 +73,16 @@ def test_columns_by_blanks(tmp_path: Path) -> None:
         COLUMNS.replace("\n", "\r\n"),
         "\ufeff" + COLUMNS,
         "\n\n" + COLUMNS.rstrip("\n"),
-        COLUMNS.replace("\n\nEU", "\nEU"),  # the line that marks a document ends a sentence by itself
+        COLUMNS.replace("\n\nEU", "\nEU"),  # a -DOCSTART- line ends a sentence by itself
         COLUMNS.replace("-DOCSTART- -X- O O", "-DOCSTART- (1 EU)"),
         COLUMNS.replace("EU NNP I-NP I-ORG", " EU\tNNP \t I-NP\tI-ORG "),
     ],
 )
-def test_other_spellings_of_the_same(tmp_path: Path, text: str) -> None:
+def test_equivalent_column_files_give_the_same_sentences(tmp_path: Path, text: str) -> None:
     assert read_tagged(store(tmp_path, text)) == SENTENCES
 
 
-def test_only_spaces_and_tabs_part_words(tmp_path: Path) -> None:
+def test_only_spaces_and_tabs_separate_columns(tmp_path: Path) -> None:
     file = store(tmp_path, "10\u00a0000 NUM\nNew York\tPROPN\n\n\u2028 X\n")
     assert read_tagged(file) == [
         TaggedSentence(("10\u00a0000", "New York"), ("NUM", "PROPN")),
@@ -91,7 +91,7 @@ def test_only_spaces_and_tabs_part_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "text.conllu", "TEXT.CONLLU", "text.tsv"])
-def test_conllu_by_suffix_or_by_look(tmp_path: Path, name: str) -> None:
+def test_conllu_is_detected_by_suffix_or_content(tmp_path: Path, name: str) -> None:
     file = store(tmp_path, CONLLU, name)
     assert read_tagged(file) == [TaggedSentence(words, tags) for words, tags in zip(WORDS, UPOS, strict=True)]
     assert [sentence.tags for sentence in read_tagged(file, column="xpos")] == XPOS
@@ -100,20 +100,20 @@ def test_conllu_by_suffix_or_by_look(tmp_path: Path, name: str) -> None:
     assert read_words(file) == WORDS
 
 
-def test_conllu_is_known_by_a_range_and_without_comments(tmp_path: Path) -> None:
+def test_conllu_is_detected_by_ranges_without_comments(tmp_path: Path) -> None:
     lines = [conllu_line("1-2", "zum", "_", "_"), conllu_line("1", "zu", "ADP", "APPR")]
     lines += [conllu_line("2", "dem", "DET", "ART")]
     assert read_tagged(store(tmp_path, "\n".join(lines))) == [TaggedSentence(("zu", "dem"), ("ADP", "DET"))]
 
 
-def test_ten_columns_without_numbers_are_no_conllu(tmp_path: Path) -> None:
+def test_ten_columns_without_ids_are_not_conllu(tmp_path: Path) -> None:
     assert read_tagged(store(tmp_path, "word" + "\tx" * 8 + "\ttag\n")) == [TaggedSentence(("word",), ("tag",))]
 
 
 @pytest.mark.parametrize(
     ("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)]
 )
-def test_packed_files(tmp_path: Path, suffix: str, pack: object) -> None:
+def test_compressed_column_files(tmp_path: Path, suffix: str, pack: object) -> None:
     assert callable(pack)
     columns, conllu, plain = (tmp_path / f"{name}{suffix}" for name in ("text", "text.conllu", "text.txt"))
     columns.write_bytes(pack(COLUMNS.encode()))
@@ -124,7 +124,7 @@ def test_packed_files(tmp_path: Path, suffix: str, pack: object) -> None:
     assert read_words(plain) == [("a", "b")]
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tagged_text_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, words in [(COLUMNS, [sentence.words for sentence in SENTENCES]), (CONLLU, WORDS)]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert [sentence.words for sentence in read_tagged("-")] == words
@@ -133,7 +133,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         read_tagged("-")
 
 
-def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
+def test_folder_columns_are_checked_per_file(tmp_path: Path) -> None:
     store(tmp_path, "a X\n", "1")
     store(tmp_path, CONLLU, "2.conllu")
     store(tmp_path, "b _ _ Y\nc _ _\n", "3")
@@ -159,7 +159,7 @@ def test_a_folder_is_read_file_by_file(tmp_path: Path) -> None:
         ("\n \n-DOCSTART- O\n\n", r"text holds no sentence"),
     ],
 )
-def test_bad_columns_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_columns_are_rejected_with_line_number(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_tagged(store(tmp_path, text))
 
@@ -168,7 +168,10 @@ def test_bad_columns_are_refused_by_line(tmp_path: Path, text: str, message: str
     ("text", "message"),
     [
         (CONLLU + "3\tword\tNOUN\n", r"text\.conllu, line 13 has 3 columns separated by tabs but CoNLL-U has 10"),
-        (CONLLU.replace("\t", " "), r"text\.conllu, line 3 has one column separated"),  # 10 000 or not
+        (
+            CONLLU.replace("\t", " "),
+            r"text\.conllu, line 3 has one column separated",
+        ),  # also without the word that contains a space
         (CONLLU.replace("4.1", "4a"), r"text\.conllu, line 8 begins with '4a'"),
         (CONLLU.replace("AUX", "_"), r"text\.conllu, line 5: 'do' has no tag in column 4 \('_'\)"),
         (CONLLU.replace("\tsee\t", "\t\t"), r"text\.conllu, line 7 has no word in column 2"),
@@ -176,48 +179,48 @@ def test_bad_columns_are_refused_by_line(tmp_path: Path, text: str, message: str
         (conllu_line("1-2", "del", "_", "_") + "\n", r"text\.conllu holds no sentence"),
     ],
 )
-def test_bad_conllu_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_conllu_is_rejected_with_line_number(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_tagged(store(tmp_path, text, "text.conllu"))
 
 
 @pytest.mark.parametrize("column", [0, -1, 5, "5"])
-def test_a_column_that_is_not_there(tmp_path: Path, column: int | str) -> None:
+def test_missing_tag_column_is_rejected(tmp_path: Path, column: int | str) -> None:
     with pytest.raises(InputError, match=rf"text, line 3 has 4 columns, so there is no column {column}; .*1 to 4"):
         read_tagged(store(tmp_path, COLUMNS), column=column)
 
 
-def test_the_column_of_the_words_is_no_column_of_tags(tmp_path: Path) -> None:
+def test_word_column_is_rejected_as_tag_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 3 has words in column 1"):
         read_tagged(store(tmp_path, COLUMNS), column=1)
     with pytest.raises(InputError, match="line 3 has words in column 2"):
         read_tagged(store(tmp_path, CONLLU), column=2)
 
 
-def test_the_numbers_of_words_are_no_tags(tmp_path: Path) -> None:
+def test_id_column_is_rejected_as_tag_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 3 has word ids in column 1"):
         read_tagged(store(tmp_path, CONLLU), column="1")
 
 
-def test_a_header_is_told_of(tmp_path: Path) -> None:
+def test_header_line_causes_a_warning(tmp_path: Path) -> None:
     with pytest.warns(ChainruleWarning, match=r"text, line 1 looks like a header; remove it$"):
         read_tagged(store(tmp_path, "Token POS\nthe DET\nsaw NOUN\n"))
     for text in ("word NOUN\n", "word NOUN\nsaw NOUN\n", "the DET\nword NOUN\n", "cat POS\nthe DET\n"):
-        read_tagged(store(tmp_path, text))  # no warning, which would be an error here
+        read_tagged(store(tmp_path, text))  # no warning; warnings are errors in tests
 
 
-def test_a_column_by_a_wrong_name(tmp_path: Path) -> None:
+def test_unknown_column_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'pos'; choose upos or xpos"):
         read_tagged(store(tmp_path, CONLLU), column="pos")
     with pytest.raises(ConfigError, match=r"'upos' but .*text is not CoNLL-U"):
         read_tagged(store(tmp_path, COLUMNS), column="upos")
 
 
-def test_lines_may_be_longer_where_the_column_is_named(tmp_path: Path) -> None:
+def test_longer_lines_are_allowed_with_a_named_column(tmp_path: Path) -> None:
     assert read_tagged(store(tmp_path, "a X\nb Y Z\n"), column=2) == [TaggedSentence(("a", "b"), ("X", "Y"))]
 
 
-def test_what_the_corpus_refuses(tmp_path: Path) -> None:
+def test_unreadable_tagged_files_are_rejected(tmp_path: Path) -> None:
     for reader in (read_tagged, read_words):
         with pytest.raises(NotFoundError, match="there is no file or folder"):
             reader(tmp_path / "absent.conllu")
@@ -228,7 +231,7 @@ def test_what_the_corpus_refuses(tmp_path: Path) -> None:
     assert read_tagged(file, errors="replace") == [TaggedSentence(("caf\ufffd",), ("NN",))]
 
 
-def test_words_alone_are_enough_to_be_tagged(tmp_path: Path) -> None:
+def test_read_words_accepts_files_without_tags(tmp_path: Path) -> None:
     assert read_words(store(tmp_path, "a\nb\n\n\nc\n")) == [("a", "b"), ("c",)]
     assert read_words(store(tmp_path, "a _\nb _\n")) == [("a", "b")]
     with pytest.raises(
@@ -237,7 +240,7 @@ def test_words_alone_are_enough_to_be_tagged(tmp_path: Path) -> None:
         read_words(store(tmp_path, "the cat sat\non mats\n"))
 
 
-def test_plain_words(tmp_path: Path) -> None:
+def test_read_words_from_plain_text(tmp_path: Path) -> None:
     text = " the cat\tsat \n\n\u00a0x\n"
     words = [("the", "cat", "sat"), (), ("\u00a0x",)]
     assert read_words(store(tmp_path, text, "text.TXT")) == words
@@ -247,7 +250,7 @@ def test_plain_words(tmp_path: Path) -> None:
         read_words(store(tmp_path, "\n \n", "text.txt"))
 
 
-def test_as_many_tags_as_words() -> None:
+def test_tagged_sentence_requires_equal_lengths() -> None:
     with pytest.raises(InputError, match="2 words have 1 tags"):
         TaggedSentence(("a", "b"), ("X",))
 
@@ -258,12 +261,12 @@ NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_si
 
 
 @given(st.lists(st.lists(st.tuples(NAMES, NAMES), min_size=1), min_size=1), st.sampled_from(" \t"))
-def test_what_is_written_is_read(
+def test_written_columns_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, sentences: list[list[tuple[str, str]]], blank: str
 ) -> None:
     text = "\n".join("".join(f"{word}{blank}{tag}\n" for word, tag in pairs) for pairs in sentences)
-    found = read_tagged(store(tmp_path_factory.mktemp("columns"), text))
-    assert [list(zip(sentence.words, sentence.tags, strict=True)) for sentence in found] == sentences
+    tagged = read_tagged(store(tmp_path_factory.mktemp("columns"), text))
+    assert [list(zip(sentence.words, sentence.tags, strict=True)) for sentence in tagged] == sentences
 
 
 @pytest.mark.data
@@ -271,10 +274,10 @@ def test_what_is_written_is_read(
     ("name", "sentences", "words"),
     [("train", 14_041, 203_621), ("testa", 3_250, 51_362), ("testb", 3_453, 46_435)],
 )
-def test_conll_2003(data_folder: Path, name: str, sentences: int, words: int) -> None:
-    # The counts of Tjong Kim Sang & De Meulder (2003), less their documents' -DOCSTART- lines.
-    found = read_tagged(data_folder / "conll2003" / f"eng.{name}")
-    assert (len(found), sum(len(sentence.words) for sentence in found)) == (sentences, words)
+def test_conll_2003_has_the_published_counts(data_folder: Path, name: str, sentences: int, words: int) -> None:
+    # Counts of Tjong Kim Sang & De Meulder (2003), without the -DOCSTART- lines.
+    tagged = read_tagged(data_folder / "conll2003" / f"eng.{name}")
+    assert (len(tagged), sum(len(sentence.words) for sentence in tagged)) == (sentences, words)
 
 
 @pytest.mark.data
@@ -282,7 +285,9 @@ def test_conll_2003(data_folder: Path, name: str, sentences: int, words: int) ->
     ("name", "sentences", "words"),
     [("train.conllu.xz", 12_544, 204_577), ("dev.conllu", 2_001, 25_147), ("test.conllu", 2_077, 25_094)],
 )
-def test_english_web_treebank(data_folder: Path, name: str, sentences: int, words: int) -> None:
-    found = read_tagged(data_folder / "ud_english_ewt" / f"en_ewt-ud-{name}")
-    assert (len(found), sum(len(sentence.words) for sentence in found)) == (sentences, words)
-    assert len({tag for sentence in found for tag in sentence.tags}) == 17
+def test_english_web_treebank_has_the_published_counts(
+    data_folder: Path, name: str, sentences: int, words: int
+) -> None:
+    tagged = read_tagged(data_folder / "ud_english_ewt" / f"en_ewt-ud-{name}")
+    assert (len(tagged), sum(len(sentence.words) for sentence in tagged)) == (sentences, words)
+    assert len({tag for sentence in tagged for tag in sentence.tags}) == 17

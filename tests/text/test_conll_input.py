@@ -15,12 +15,15 @@ TAGS = [["A", "B"], ["C", "D"]]
     ("column", "lines"),
     [
         (None, ["EU NNP I-NP A", "rejects VBZ I-VP B", "# SYM I-NP C", "1 CD I-NP D"]),
-        ("upos", ["EU NNP I-NP A", "rejects VBZ I-VP B", "# SYM I-NP C", "1 CD I-NP D"]),  # of CoNLL-U alone
+        (
+            "upos",
+            ["EU NNP I-NP A", "rejects VBZ I-VP B", "# SYM I-NP C", "1 CD I-NP D"],
+        ),  # names of CoNLL-U columns
         (2, ["EU A I-NP I-ORG", "rejects B I-VP O", "# C I-NP O", "1 D I-NP O"]),
         ("7", ["EU NNP I-NP I-ORG A", "rejects VBZ I-VP O B", "# SYM I-NP O C", "1 CD I-NP O D"]),
     ],
 )
-def test_all_lines_are_kept(tmp_path: Path, column: int | str | None, lines: list[str]) -> None:
+def test_with_tags_keeps_all_lines_of_the_input(tmp_path: Path, column: int | str | None, lines: list[str]) -> None:
     text = COLUMNS.replace("\n\n#", "\n\n\n-DOCSTART- -X- O O\n#") + "\n"
     (sheet,) = read_tagging_inputs(store(tmp_path, text), column=column)
     first, second = lines[:2], lines[2:]
@@ -29,56 +32,56 @@ def test_all_lines_are_kept(tmp_path: Path, column: int | str | None, lines: lis
     assert sheet.lines == text.splitlines()
 
 
-def test_columns_of_conllu(tmp_path: Path) -> None:
-    """Comments, ranges and empty nodes stay; probabilities go to MISC, behind what is there."""
+def test_with_tags_writes_conllu_columns(tmp_path: Path) -> None:
+    """Comments, ranges and empty nodes stay; probabilities are appended to MISC."""
     text = CONLLU.replace("\t_\t0\tdep\t_\t_", "\t_\t0\tdep\t_\tX=1", 1)
     file = store(tmp_path, text)
     tags = [["A", "B", "C", "D", "E"], ["F"]]
     for column, place in ((None, 3), ("xpos", 4)):
         (sheet,) = read_tagging_inputs(file, column=column)
-        found = sheet.with_tags(tags, [[0.5] * 5, [0.25]])
-        assert len(found) == len(text.splitlines())
-        changed = [new for new, old in zip(found, text.splitlines(), strict=True) if new != old]
+        output = sheet.with_tags(tags, [[0.5] * 5, [0.25]])
+        assert len(output) == len(text.splitlines())
+        changed = [new for new, old in zip(output, text.splitlines(), strict=True) if new != old]
         assert [line.split("\t")[place] for line in changed] == ["A", "B", "C", "D", "E", "F"]
         assert [line.split("\t")[9] for line in changed[:2]] == ["X=1|Probability=0.5000", "Probability=0.5000"]
         assert all(len(line.split("\t")) == 10 for line in changed)
 
 
 @pytest.mark.parametrize("text", ["a\nb\n\nc\nd\n", "a\tx\nb\tx\n\nc\tx\nd\tx\n"])
-def test_words_alone_get_a_second_column(tmp_path: Path, text: str) -> None:
+def test_with_tags_adds_a_second_column_to_words(tmp_path: Path, text: str) -> None:
     (sheet,) = read_tagging_inputs(store(tmp_path, text))
     sure = [[0.5, 1], [0.12346, 0]]
     assert sheet.with_tags(TAGS, sure) == ["a\tA\t0.5000", "b\tB\t1.0000", "", "c\tC\t0.1235", "d\tD\t0.0000"]
 
 
-def test_lines_of_words_become_columns(tmp_path: Path) -> None:
-    """Every sentence but the last ends with a blank line, also one without words."""
+def test_with_tags_writes_plain_lines_as_columns(tmp_path: Path) -> None:
+    """Every sentence but the last ends with a blank line, also an empty sentence."""
     (sheet,) = read_tagging_inputs(store(tmp_path, "\na b\n\n\nc d\n", "x.txt"), column=2)
     assert sheet.sentences == [(), ("a", "b"), (), (), ("c", "d")]
     tags = [[], TAGS[0], [], [], TAGS[1]]
     assert sheet.with_tags(tags) == ["", "a\tA", "b\tB", "", "", "", "c\tC", "d\tD"]
 
 
-def test_conllu_in_a_text_file(tmp_path: Path) -> None:
+def test_conllu_in_a_txt_file_is_detected(tmp_path: Path) -> None:
     file = store(tmp_path, CONLLU, "x.txt")
     assert read_words(file) == WORDS
     assert read_words(file, plain=True)[2][:2] == ("1", "I")
 
 
 @pytest.mark.parametrize("text", [COLUMNS, COLUMNS.replace("\n\n", "\n").replace(" ", "\t"), "a X\nb Y\n\nc X\n"])
-def test_columns_where_lines_are_expected(tmp_path: Path, text: str) -> None:
+def test_columns_in_a_plain_text_file_cause_a_warning(tmp_path: Path, text: str) -> None:
     file = store(tmp_path, text, "x.txt")
     with pytest.warns(ChainruleWarning, match=r"x\.txt looks like columns .*; --columns reads columns"):
         assert len(read_words(file)) == len(text.splitlines())
-    read_words(file, plain=True)  # no warning where it was asked for
+    read_words(file, plain=True)  # no warning when plain text was requested
 
 
 @pytest.mark.parametrize("text", ["a b\nc d\n", "a b\n\nc d\n", "a\nb\n\nc\n", "a b\nc\n\nd e\n"])
-def test_lines_that_do_not_look_like_columns(tmp_path: Path, text: str) -> None:
+def test_plain_lines_are_not_taken_for_columns(tmp_path: Path, text: str) -> None:
     assert len(read_words(store(tmp_path, text, "x.txt"))) == len(text.splitlines())
 
 
-def test_other_things_than_tags_are_kept(tmp_path: Path) -> None:
+def test_with_tags_keeps_columns_that_are_not_tags(tmp_path: Path) -> None:
     tags = [["A", "B", "C", "D", "E"], ["F"]]
     with pytest.warns(ChainruleWarning, match=r"column 4 has none of the model's tags \(I-ORG\).* as column 5"):
         (sheet,) = read_tagging_inputs(store(tmp_path, COLUMNS), is_known=lambda values: "A" in values)
@@ -92,19 +95,21 @@ def test_other_things_than_tags_are_kept(tmp_path: Path) -> None:
         assert kept in cells
 
 
-def test_what_may_be_written_over(tmp_path: Path) -> None:
+def test_with_tags_overwrites_placeholders_and_known_tags(tmp_path: Path) -> None:
     for text in ("a ?\nb _\n\nc -\nd ?\n", "a A\nb x\n\nc x\nd x\n"):
         (sheet,) = read_tagging_inputs(store(tmp_path, text), is_known=lambda values: "A" in values)
         assert sheet.with_tags(TAGS) == ["a A", "b B", "", "c C", "d D"]
     empty = store(tmp_path, conllu_line("1", "I", "_", "_") + "\n")
     (sheet,) = read_tagging_inputs(empty, is_known=lambda values: "PRON" in values)
     assert sheet.with_tags([["PRON"]]) == [conllu_line("1", "I", "PRON", "_")]
-    with pytest.warns(ChainruleWarning, match="go to MISC"):  # names were learnt, not parts of speech
+    with pytest.warns(
+        ChainruleWarning, match="go to MISC"
+    ):  # the model's tags are entity names, not parts of speech
         (sheet,) = read_tagging_inputs(empty, is_known=lambda values: "B-PER" in values)
     assert sheet.with_tags([["B-PER"]]) == [conllu_line("1", "I", "_", "_")[:-1] + "Tag=B-PER"]
 
 
-def test_tags_do_not_take_the_place_of_words(tmp_path: Path) -> None:
+def test_tags_cannot_replace_the_word_column(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 3 has words in column 1"):
         read_tagging_inputs(store(tmp_path, COLUMNS), column=1)
     with pytest.raises(ConfigError, match="'pos'; choose upos or xpos"):
@@ -116,7 +121,7 @@ def test_tags_do_not_take_the_place_of_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.NDJSON", "x.txt", "x"])
-def test_json_lines(tmp_path: Path, name: str) -> None:
+def test_read_words_from_json_lines(tmp_path: Path, name: str) -> None:
     file = store(tmp_path, '{"words": ["a", "b"]}\n\n{"id": 1, "words": []}\n{"words": ["c"]}\n', name)
     assert read_words(file) == [("a", "b"), (), ("c",)]
     with pytest.raises(InputError, match=r"x.* is JSON, and tags are read from columns"):
@@ -125,23 +130,23 @@ def test_json_lines(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("line", ['{"text": "a b"}', '{"words": "a b"}', '{"words": ["a", ""]}', '["a"]', "a b"])
-def test_json_without_words(tmp_path: Path, line: str) -> None:
+def test_json_records_without_word_list_are_rejected(tmp_path: Path, line: str) -> None:
     file = store(tmp_path, f'{{"words": ["a"]}}\n{line}\n', "x.jsonl")
     with pytest.raises(InputError, match=r"x\.jsonl, line 2 is not a JSON object with a list of words; write"):
         read_words(file)
 
 
-def test_blanks_in_words_of_json(tmp_path: Path) -> None:
+def test_json_words_with_spaces_cause_a_warning(tmp_path: Path) -> None:
     file = store(tmp_path, '{"words": ["a"]}\n{"words": ["a b"]}\n{"words": ["10 000"]}\n', "x.jsonl")
-    with pytest.warns(ChainruleWarning, match=r"x\.jsonl, line 2: the word 'a b' contains a blank") as told:
+    with pytest.warns(ChainruleWarning, match=r"x\.jsonl, line 2: the word 'a b' contains a blank") as caught:
         assert read_words(file) == [("a",), ("a b",), ("10 000",)]
-    assert len(told) == 1
+    assert len(caught) == 1
     with pytest.raises(InputError, match=r"line 1: the word 'a\\tb' contains a tab"):
         read_words(store(tmp_path, '{"words": ["a\\tb"]}', "x.jsonl"))
 
 
-def test_what_is_not_read_here(tmp_path: Path) -> None:
-    """Messages name nothing that the commands of tagging do not have."""
+def test_unsupported_formats_are_rejected_for_tagging(tmp_path: Path) -> None:
+    """Messages name only options that the tagging commands have."""
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     (tmp_path / "latin").write_bytes(b"caf\xe9 NN\n")
     for reader in (read_tagged, read_words):

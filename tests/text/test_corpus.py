@@ -48,7 +48,7 @@ CONTAINERS: dict[str, Callable[[str], bytes]] = {
 
 NOT_BREAKS = "\u2028\u2029\u0085\x0b\x0c\x1c\x1d\x1e"
 
-# A line that begins with U+FEFF would be a marked file; that case has its own test.
+# A line that begins with U+FEFF would be read as a byte order mark; that case has its own test.
 lines_of_text = st.lists(
     st.text(
         st.sampled_from("ab \té€😀" + NOT_BREAKS) | st.characters(codec="utf-8", exclude_characters="\r\n\ufeff")
@@ -57,7 +57,7 @@ lines_of_text = st.lists(
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@settings(deadline=None)  # it writes files, and a busy disk is no fault
+@settings(deadline=None)  # no deadline: the disk may be busy
 @given(lines=lines_of_text, line_break=st.sampled_from(["\n", "\r\n", "\r"]), is_ended=st.booleans())
 def test_every_container_gives_the_same_lines(
     container: str, lines: list[str], line_break: str, is_ended: bool
@@ -70,7 +70,7 @@ def test_every_container_gives_the_same_lines(
         file.write_bytes(CONTAINERS[container](text))
         corpus = Corpus.of(file)
         if container.startswith("records") and not text:
-            lines = [""]  # a record of no text is one blank line
+            lines = [""]  # a record with empty text is one blank line
         assert list(corpus) == lines
         assert list(corpus) == lines, "a corpus can be read again"
         clean = "".join(line + "\n" for line in lines).encode()
@@ -78,12 +78,12 @@ def test_every_container_gives_the_same_lines(
 
 
 @given(lines=lines_of_text)
-def test_lines_in_memory_come_back(lines: list[str]) -> None:
+def test_from_lines_round_trips(lines: list[str]) -> None:
     assert list(Corpus.from_lines(lines)) == lines
 
 
 @pytest.mark.parametrize(
-    ("given_lines", "lines"),
+    ("texts", "lines"),
     [
         ([], []),
         ([""], [""]),
@@ -93,16 +93,16 @@ def test_lines_in_memory_come_back(lines: list[str]) -> None:
         (["a\r", "\nb"], ["a", "", "b"]),  # two texts: no CRLF between them
     ],
 )
-def test_lines_in_memory_obey_the_same_breaks(given_lines: list[str], lines: list[str]) -> None:
-    assert list(Corpus.from_lines(given_lines)) == lines
+def test_from_lines_splits_at_line_breaks(texts: list[str], lines: list[str]) -> None:
+    assert list(Corpus.from_lines(texts)) == lines
 
 
-def test_one_text_is_no_list_of_lines() -> None:
+def test_from_lines_rejects_a_single_string() -> None:
     with pytest.raises(UsageError, match="list of lines"):
         Corpus.from_lines("abc")
 
 
-def test_a_surrogate_in_memory_is_no_text() -> None:
+def test_from_lines_rejects_lone_surrogates() -> None:
     with pytest.raises(InputError, match=r"given line 2 .*U\+DCFF"):
         list(Corpus.from_lines(["fine", "\udcff"]))
 
@@ -115,25 +115,28 @@ def test_a_surrogate_in_memory_is_no_text() -> None:
         (b"\n\n \n", ["", "", " "]),
         (b"word", ["word"]),
         (b"\xef\xbb\xbf", []),
-        (b"\xef\xbb\xbf\xef\xbb\xbfa\n\xef\xbb\xbfb", ["\ufeffa", "\ufeffb"]),  # one mark, at the start
+        (
+            b"\xef\xbb\xbf\xef\xbb\xbfa\n\xef\xbb\xbfb",
+            ["\ufeffa", "\ufeffb"],
+        ),  # only the byte order mark at the start is removed
         (b"<s> a </s> <unk>\n", ["<s> a </s> <unk>"]),
         (b"a\x00b", ["a\x00b"]),
     ],
 )
-def test_odd_small_files(tmp_path: Path, stored: bytes, lines: list[str]) -> None:
+def test_edge_cases_of_small_files(tmp_path: Path, stored: bytes, lines: list[str]) -> None:
     file = tmp_path / "text"
     file.write_bytes(stored)
     assert list(Corpus.of(file)) == lines
 
 
-def test_files_are_not_joined_into_one_line(tmp_path: Path) -> None:
+def test_lines_do_not_span_files(tmp_path: Path) -> None:
     (tmp_path / "1").write_bytes(b"a\nb\r")
     (tmp_path / "2").write_bytes(b"\nc")
     (tmp_path / "3").write_bytes(b"\xef\xbb\xbfd")
     assert list(Corpus.of([tmp_path / name for name in "123"])) == ["a", "b", "", "c", "d"]
 
 
-def test_blank_lines_are_dropped_on_request(tmp_path: Path) -> None:
+def test_drop_blank_lines(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text("\n a \n \t \n\u00a0\n\x0c\n\nb\t\n" + " " * 200_000 + "\n" + " " * 200_000 + "c")
     corpus = Corpus.of(file, drop_blank_lines=True)
@@ -142,7 +145,7 @@ def test_blank_lines_are_dropped_on_request(tmp_path: Path) -> None:
     assert "".join(piece.text for piece in corpus.fragments()) == "".join(corpus)
 
 
-def test_invalid_utf8_is_refused_with_its_offset(tmp_path: Path) -> None:
+def test_invalid_utf8_is_rejected_with_byte_offset(tmp_path: Path) -> None:
     file = tmp_path / "text.gz"
     file.write_bytes(gzip.compress(b"x" * 100_000 + b"\n\xff"))
     with pytest.raises(InputError, match=r"text\.gz .*byte 100001 .*--errors replace"):
@@ -151,7 +154,7 @@ def test_invalid_utf8_is_refused_with_its_offset(tmp_path: Path) -> None:
 
 def test_invalid_utf8_is_replaced_and_counted(tmp_path: Path) -> None:
     file = tmp_path / "text"
-    file.write_bytes(b"a\xffb\n\xef\xbf\xbd\nc\xe2\x82")  # the middle line spells U+FFFD itself
+    file.write_bytes(b"a\xffb\n\xef\xbf\xbd\nc\xe2\x82")  # the middle line contains a genuine U+FFFD
     corpus = Corpus.of(file, errors="replace")
     fragments = corpus.fragments()
     assert [piece.text for piece in fragments] == ["a\ufffdb", "\ufffd", "c\ufffd"]
@@ -159,12 +162,12 @@ def test_invalid_utf8_is_replaced_and_counted(tmp_path: Path) -> None:
     assert corpus.fragments().replaced == 0, "each pass counts for itself"
 
 
-def test_another_way_to_handle_errors_is_refused() -> None:
+def test_unknown_error_handler_is_rejected() -> None:
     with pytest.raises(UsageError, match="strict, replace"):
         Corpus(errors="ignore")  # type: ignore[arg-type]
 
 
-def test_size_hint_is_what_the_files_take(tmp_path: Path) -> None:
+def test_size_hint_is_the_size_of_the_files(tmp_path: Path) -> None:
     packed = gzip.compress(b"a" * 1000)
     (tmp_path / "a.gz").write_bytes(packed)
     (tmp_path / "b").write_bytes(b"12345")
@@ -173,7 +176,7 @@ def test_size_hint_is_what_the_files_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [lambda data: data, gzip.compress], ids=["plain", "gzip"])
-def test_standard_input_can_be_read_again(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_standard_input_can_be_read_twice(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     program = (
         "from chainrule.text.corpus import Corpus\n"
         "corpus = Corpus.of('-')\n"
@@ -200,7 +203,7 @@ def write_long_line(file: Path) -> int:
     return 512 * len(words)
 
 
-def test_a_long_line_takes_bounded_memory(tmp_path: Path) -> None:
+def test_reading_a_long_line_uses_bounded_memory(tmp_path: Path) -> None:
     size = write_long_line(tmp_path / "long.gz")
     assert size > 20_000_000
     corpus = Corpus.of(tmp_path / "long.gz")
@@ -214,14 +217,14 @@ def test_a_long_line_takes_bounded_memory(tmp_path: Path) -> None:
     assert peak < 4_000_000
 
 
-def test_a_corpus_of_an_unfinished_pass_leaves_nothing_open(tmp_path: Path) -> None:
+def test_interrupted_iteration_closes_its_file(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text("a\nb\n")
     assert next(iter(Corpus.of(file))) == "a"  # an open file would warn, and warnings are errors
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
-def test_a_word_that_is_too_long_is_refused_with_its_file_and_line(
+def test_overlong_word_is_rejected_with_file_and_line(
     tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chainrule.text.corpus.LONGEST_WORD", 5)
@@ -254,7 +257,7 @@ CSV = 'id,text,note\r\n1,"a ""b"", c",x\n2,"two\nlines",y\n\n3,,z\n'
         ("t.tsv.bz2", bz2.compress(CSV.replace(",", "\t").replace("\t c", ", c").encode())),
     ],
 )
-def test_a_column_of_a_table(tmp_path: Path, name: str, stored: bytes) -> None:
+def test_column_is_read_from_a_table(tmp_path: Path, name: str, stored: bytes) -> None:
     (tmp_path / name).write_bytes(stored)
     corpus = Corpus.of(tmp_path / name, column="text")
     assert list(corpus) == ['a "b", c', "two", "lines", ""]
@@ -272,13 +275,13 @@ def test_a_column_of_a_table(tmp_path: Path, name: str, stored: bytes) -> None:
         ("", r"has no column 'text'"),
     ],
 )
-def test_tables_that_cannot_be_read(tmp_path: Path, stored: str, says: str) -> None:
+def test_malformed_tables_are_rejected(tmp_path: Path, stored: str, says: str) -> None:
     (tmp_path / "t.csv").write_text(stored)
     with pytest.raises(InputError, match=says):
         list(Corpus.of(tmp_path / "t.csv", column="text"))
 
 
-def test_a_table_read_as_lines_is_warned_of(tmp_path: Path) -> None:
+def test_table_read_as_lines_causes_a_warning(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("id,text\n1,x\n")
     with pytest.warns(ChainruleWarning, match=r"t\.csv is read as lines of text.*--column NAME"):
         corpus = Corpus.of(tmp_path / "t.csv")
@@ -286,14 +289,19 @@ def test_a_table_read_as_lines_is_warned_of(tmp_path: Path) -> None:
     assert list(Corpus.of(tmp_path / "t.csv", expects_lines=False)) == ["id,text", "1,x"]
 
 
-def test_a_column_of_plain_text_is_refused(tmp_path: Path) -> None:
+def test_column_of_a_plain_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a b\n")
     with pytest.raises(UsageError, match=r"t\.txt is plain text and has no column 'text'; leave out --column"):
         Corpus.of(tmp_path / "t.txt", column="text")
 
 
-def test_training_reads_a_column_of_a_table(tmp_path: Path) -> None:
+def test_training_reads_a_table_column(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id,body\n1,"a, b"\n2,b a\n')
     model = chainrule.train("ngram", Corpus.of(tmp_path / "t.csv", column="body"), order=1, smoothing="laplace")
-    assert set(model.tokenizer.vocab) == {"<unk>", "a", "b", "\uffed,"}  # of "a, b": neither quotes nor header
+    assert set(model.tokenizer.vocab) == {
+        "<unk>",
+        "a",
+        "b",
+        "\uffed,",
+    }  # "a, b" without its quotes; the header is not text
     assert model.metrics["train_tokens"] == 7

@@ -13,7 +13,7 @@ from chainrule.text.splits import NOVEL, default_corpus, default_text, python_re
 DIGEST = "eaa94544bb57de7a1e7e9823ef185e7ee52d14d376d55b525054511124ad75de"
 
 
-def test_the_embedded_text_is_the_one_its_readme_describes() -> None:
+def test_embedded_text_matches_its_readme() -> None:
     lines = default_text()
     text = "\n".join([*lines, ""])
     readme = (NOVEL.parent / "README.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_the_embedded_text_is_the_one_its_readme_describes() -> None:
     assert "public domain" in readme
 
 
-def test_the_embedded_text_is_small_and_clean() -> None:
+def test_embedded_text_is_small_and_clean() -> None:
     assert NOVEL.stat().st_size <= 300_000
     assert 500_000 <= len(lzma.decompress(NOVEL.read_bytes())) <= 700_000
     lines = default_text()
@@ -33,48 +33,48 @@ def test_the_embedded_text_is_small_and_clean() -> None:
     assert not [line for line in lines if re.search(r"gutenberg|_|\*|^chapter \d", line, re.IGNORECASE)]
 
 
-def test_callers_get_lists_of_their_own() -> None:
+def test_default_text_returns_a_new_list() -> None:
     default_text().clear()
     assert len(default_text()) == 2_057
 
 
-def test_the_default_of_a_comparison() -> None:
+def test_split_text_defaults_to_the_embedded_text() -> None:
     parts = split_text(None, None, None, seed=0)
     assert (parts.name, parts.sha256) == ("Pride and Prejudice (embedded)", DIGEST)
     assert sorted(parts.train + parts.valid + parts.test) == sorted(default_text())
 
 
-def test_python_by_name() -> None:
+def test_default_corpus_python_is_the_language_reference() -> None:
     corpus = default_corpus("python")
     assert corpus.name == "the Python language reference"
     assert list(corpus) == python_reference()
-    assert Corpus.of(corpus) == corpus  # the title included
+    assert Corpus.of(corpus) == corpus  # including the title
     assert split_text(corpus, None, None, seed=0).name == corpus.name
     with pytest.raises(UsageError, match="text is 'perl'; choose one of novel, python"):
         default_corpus("perl")
 
 
-def test_every_line_of_every_topic_is_there_in_order() -> None:
+def test_python_reference_contains_every_topic_in_order() -> None:
     reference = iter(python_reference())
-    seen: set[str] = set()
+    earlier_lines: set[str] = set()
     for topic in sorted(topics):
         for line in topics[topic].split("\n"):
-            if line.strip(" \t") and (len(line.rstrip(" \t")) < 20 or line.strip(" \t") not in seen):
+            if line.strip(" \t") and (len(line.rstrip(" \t")) < 20 or line.strip(" \t") not in earlier_lines):
                 assert next(reference) == line.rstrip(" \t")
-                seen.add(line.strip(" \t"))
+                earlier_lines.add(line.strip(" \t"))
     assert list(reference) == []
 
 
-def test_longer_lines_stand_once() -> None:
+def test_python_reference_has_no_repeated_long_lines() -> None:
     lines = [line.strip(" \t") for line in python_reference() if len(line) >= 20]
     assert len(lines) == len(set(lines)) > 4_000
 
 
-def test_no_line_is_blank_or_ends_in_blanks() -> None:
+def test_python_reference_has_no_blank_lines_or_trailing_spaces() -> None:
     assert all(line and line[-1] not in " \t\r\n" for line in python_reference())
 
 
-def test_a_python_without_its_reference_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_python_reference_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(NotFoundError, match="name a text of your own"):
         python_reference()

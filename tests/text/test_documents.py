@@ -11,8 +11,8 @@ from chainrule.text.readers import ROWS, Decoder, find_files, read_documents
 
 
 def read(file: Path, column: str = "text", decoder: Decoder | None = None) -> list[str]:
-    (found,) = find_files(file)
-    return ["".join(document) for document in read_documents(found, column, decoder or Decoder())]
+    (text_file,) = find_files(file)
+    return ["".join(document) for document in read_documents(text_file, column, decoder or Decoder())]
 
 
 def write(file: Path, text: str) -> Path:
@@ -25,13 +25,17 @@ def write_table(file: Path, **columns: object) -> Path:
     return file
 
 
-def test_a_plain_text_is_one_document(tmp_path: Path) -> None:
+def test_plain_text_is_one_document(tmp_path: Path) -> None:
     assert read(write(tmp_path / "text", "a\r\nb")) == ["a\r\nb"]
 
 
-def test_json_lines_give_a_document_each(tmp_path: Path) -> None:
+def test_json_lines_are_one_document_each(tmp_path: Path) -> None:
     records = '\ufeff{"text": "a\\nb", "n": 1}\r\n\n  \n{"n": 2, "text": ""}\n{"text": "\u2028\\ud83d\\ude00"}'
-    assert read(write(tmp_path / "x.JSONL", records)) == ["a\nb", "\n", "\u2028😀"]  # an empty text is one line
+    assert read(write(tmp_path / "x.JSONL", records)) == [
+        "a\nb",
+        "\n",
+        "\u2028😀",
+    ]  # an empty text is one blank line
     assert read(write(tmp_path / "y.ndjson", '{"body": "a"}'), column="body") == ["a"]
 
 
@@ -49,19 +53,19 @@ def test_json_lines_give_a_document_each(tmp_path: Path) -> None:
         ('{"text": "\\ud800"}', "lone surrogate"),
     ],
 )
-def test_a_record_without_text_is_refused_by_line(tmp_path: Path, record: str, message: str) -> None:
+def test_json_record_without_text_is_rejected_with_line_number(tmp_path: Path, record: str, message: str) -> None:
     file = write(tmp_path / "x.jsonl", f'{{"text": "fine"}}\n\n{record}\n')
     with pytest.raises(InputError, match=rf"x\.jsonl, line 3.*{message}"):
         read(file)
 
 
-def test_replaced_surrogates_of_json_are_counted(tmp_path: Path) -> None:
+def test_replaced_json_surrogates_are_counted(tmp_path: Path) -> None:
     decoder = Decoder("replace")
     assert read(write(tmp_path / "x.jsonl", '{"text": "a\\ud800"}'), decoder=decoder) == ["a\ufffd"]
     assert decoder.replaced == 1
 
 
-def test_parquet_gives_a_document_a_row(tmp_path: Path) -> None:
+def test_parquet_rows_are_one_document_each(tmp_path: Path) -> None:
     texts = [f"row {row}\né" for row in range(3 * ROWS + 1)]
     file = write_table(tmp_path / "x.parquet", id=list(range(len(texts))), text=texts)
     assert read(file) == texts
@@ -72,18 +76,18 @@ def test_parquet_gives_a_document_a_row(tmp_path: Path) -> None:
     [pyarrow.large_string(), pyarrow.string_view(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())],
     ids=str,
 )
-def test_every_kind_of_text_column_is_read(tmp_path: Path, kind: pyarrow.DataType) -> None:
+def test_parquet_string_types_are_all_read(tmp_path: Path, kind: pyarrow.DataType) -> None:
     file = write_table(tmp_path / "x.parquet", body=pyarrow.array(["a", "é", "a"]).cast(kind))
     assert read(file, column="body") == ["a", "é", "a"]
 
 
-def test_a_parquet_row_without_text_is_refused(tmp_path: Path) -> None:
+def test_parquet_null_text_is_rejected_with_row_number(tmp_path: Path) -> None:
     file = write_table(tmp_path / "x.parquet", text=["a"] * ROWS + [None])
     with pytest.raises(InputError, match=rf"x\.parquet, row {ROWS + 1}: 'text' is null"):
         read(file)
 
 
-def test_a_parquet_column_must_be_there_and_be_text(tmp_path: Path) -> None:
+def test_parquet_column_must_exist_and_hold_text(tmp_path: Path) -> None:
     file = write_table(tmp_path / "x.parquet", id=[1], body=["a"])
     with pytest.raises(InputError, match=r"x\.parquet has no column 'text'.*--column: id, body"):
         read(file)
@@ -91,7 +95,7 @@ def test_a_parquet_column_must_be_there_and_be_text(tmp_path: Path) -> None:
         read(file, column="id")
 
 
-def test_invalid_utf8_in_parquet_is_refused_or_counted(tmp_path: Path) -> None:
+def test_invalid_utf8_in_parquet_is_rejected_or_counted(tmp_path: Path) -> None:
     stored = pyarrow.array([b"fine", b"a\xffb"], pyarrow.binary()).view(pyarrow.string())
     file = write_table(tmp_path / "x.parquet", text=stored)
     with pytest.raises(InputError, match=r"x\.parquet, row 2 is not UTF-8 at byte 1 "):
@@ -102,7 +106,7 @@ def test_invalid_utf8_in_parquet_is_refused_or_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [0, 0.5, 0.99])
-def test_a_damaged_parquet_file_is_refused(tmp_path: Path, part: float) -> None:
+def test_damaged_parquet_file_is_rejected(tmp_path: Path, part: float) -> None:
     file = write_table(tmp_path / "x.parquet", text=["a", "b"])
     stored = file.read_bytes()
     file.write_bytes(stored[: int(len(stored) * part)])
@@ -110,16 +114,14 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path, part: float) -> None:
         read(file)
 
 
-def test_parquet_without_its_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_table(tmp_path / "x.parquet", text=["a"])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"pip install 'chainrule\[data\]'"):
         read(file)
 
 
-def test_a_parquet_file_that_holds_far_more_than_its_size_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_highly_compressed_parquet_file_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainrule.text.readers.ALWAYS_ALLOWED", 1 << 20)
     file = tmp_path / "t.parquet"
     parquet.write_table(pyarrow.table({"text": ["x" * 10_000] * 1000}), file)

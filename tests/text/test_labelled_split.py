@@ -15,8 +15,8 @@ def numbered(labels: list[str]) -> LabelledTexts:
     return LabelledTexts(tuple(f"text {i}" for i in range(len(labels))), tuple(labels), "some.tsv")
 
 
-def test_every_part_has_the_labels_in_proportion() -> None:
-    # 80 of a and 20 of b, cut at 0.8 and 0.9 of the row: 64 8 8 and 16 2 2.
+def test_stratified_split_keeps_label_proportions() -> None:
+    # 80 of a and 20 of b, cut at 0.8 and 0.9: 64 8 8 and 16 2 2.
     train, valid, test = split(numbered(["a"] * 80 + ["b"] * 20), (0.8, 0.1, 0.1), seed=3)
     assert [Counter(part.labels) for part in (train, valid, test)] == [
         {"a": 64, "b": 16},
@@ -26,20 +26,20 @@ def test_every_part_has_the_labels_in_proportion() -> None:
     assert train.name == "some.tsv"
 
 
-def test_a_single_size_leaves_the_rest_to_a_second_part() -> None:
+def test_single_size_puts_the_rest_in_a_second_part() -> None:
     examples = numbered(["a", "b"] * 10)
     assert [len(part) for part in split(examples, 0.75)] == [15, 5]
     assert [len(part) for part in split(examples, 4)] == [4, 16]
-    assert [len(part) for part in split(examples, (4, 6))] == [4, 6]  # ten are left over
+    assert [len(part) for part in split(examples, (4, 6))] == [4, 6]  # ten remain unused
 
 
-def test_a_label_with_one_example_goes_where_the_middle_is() -> None:
+def test_single_example_of_a_label_goes_to_the_largest_part() -> None:
     train, test = split(numbered(["a"] * 9 + ["rare"]), (0.8, 0.2))
     assert "rare" in train.labels
     assert "rare" not in test.labels
 
 
-def test_the_seed_alone_decides() -> None:
+def test_stratified_split_depends_only_on_the_seed() -> None:
     examples = numbered(["a", "b"] * 50)
     assert split(examples, (0.5, 0.5), 1) == split(examples, (0.5, 0.5), 1)
     assert split(examples, (0.5, 0.5), 1) != split(examples, (0.5, 0.5), 2)
@@ -50,7 +50,9 @@ def test_the_seed_alone_decides() -> None:
     st.lists(st.integers(1, 30), min_size=1, max_size=4),
     st.integers(0, 99),
 )
-def test_parts_are_disjoint_ordered_and_stratified(labels: list[str], counts: list[int], seed: int) -> None:
+def test_stratified_split_is_disjoint_ordered_and_proportional(
+    labels: list[str], counts: list[int], seed: int
+) -> None:
     examples, N = numbered(labels), len(labels)
     if sum(counts) > N:
         with pytest.raises(UsageError, match=f"{N} examples cannot be split"):
@@ -71,12 +73,12 @@ def test_parts_are_disjoint_ordered_and_stratified(labels: list[str], counts: li
 
 
 @pytest.mark.parametrize("sizes", [(0.5, 0.4), (1.5, -0.5), 1.0, (), (0, 3), (2, 2), 3])
-def test_sizes_that_make_no_sense_are_refused(sizes: tuple[float, ...]) -> None:
+def test_invalid_split_sizes_are_rejected(sizes: tuple[float, ...]) -> None:
     with pytest.raises(UsageError, match=r"sizes are|cannot be split"):
         split(numbered(["a", "b", "a"]), sizes)
 
 
-def test_too_few_examples_for_a_fraction_are_refused() -> None:
+def test_split_with_too_few_examples_is_rejected() -> None:
     with pytest.raises(InputError, match=r"some\.tsv has 3 examples, too few"):
         split(numbered(["a", "b", "a"]), (0.8, 0.1, 0.1))
     with pytest.raises(UsageError, match="seed is -1"):
@@ -84,7 +86,7 @@ def test_too_few_examples_for_a_fraction_are_refused() -> None:
 
 
 @pytest.mark.data
-def test_real_data_is_split_in_proportion(data_folder: Path) -> None:
+def test_stratified_split_of_sms_spam(data_folder: Path) -> None:
     sms = read_labelled(data_folder / "sms_spam" / "SMSSpamCollection")
     for part, share in zip(split(sms, (0.8, 0.1, 0.1), 1), (0.8, 0.1, 0.1), strict=True):
         assert abs(part.labels.count("spam") - 747 * share) <= 1.5

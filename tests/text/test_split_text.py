@@ -1,7 +1,7 @@
 from chainrule.text.splits import subsample_blocks
 
 
-def test_a_part_of_a_text_is_from_all_over_it() -> None:
+def test_subsample_blocks_takes_blocks_from_the_whole_text() -> None:
     text = [str(i) for i in range(2560)]  # 256 blocks of 10
     half = subsample_blocks(text, 2)
     assert half[:12] == ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "20", "21"]

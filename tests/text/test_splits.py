@@ -24,7 +24,9 @@ def numbers(lines: list[str]) -> list[int]:
         [(0.8, 0.1, 0.1), (0.01, 0.495, 0.495), (1 / 3, 1 / 3, 1 / 3), (0.998, 0.001, 0.001)]
     ),
 )
-def test_parts_are_whole_disjoint_and_in_order(count: int, blocks: int, seed: int, fractions: Fractions) -> None:
+def test_split_parts_are_complete_disjoint_and_ordered(
+    count: int, blocks: int, seed: int, fractions: Fractions
+) -> None:
     lines = numbered(count)
     parts = split(lines, fractions=fractions, seed=seed, blocks=blocks)
     assert Counter([*parts.train, *parts.valid, *parts.test]) == Counter(lines)
@@ -34,36 +36,36 @@ def test_parts_are_whole_disjoint_and_in_order(count: int, blocks: int, seed: in
 
 
 @given(seed=st.integers(0, 1000))
-def test_fractions_hold_to_the_line_where_blocks_are_equal(seed: int) -> None:
+def test_split_fractions_are_exact_for_equal_blocks(seed: int) -> None:
     parts = split(numbered(1000), seed=seed)
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (800, 100, 100)
 
 
-def test_parts_are_made_of_whole_blocks() -> None:
+def test_split_keeps_blocks_together() -> None:
     parts = split(numbered(1000), seed=3)  # 100 blocks of 10 lines
     for part in (parts.train, parts.valid, parts.test):
         held = Counter(number // 10 for number in numbers(part))
         assert set(held.values()) == {10}
 
 
-def test_few_lines_are_dealt_one_by_one() -> None:
+def test_split_of_few_lines_assigns_single_lines() -> None:
     parts = split(numbered(10))
     assert (len(parts.train), len(parts.valid), len(parts.test)) == (8, 1, 1)
 
 
-def test_the_seed_alone_decides() -> None:
+def test_split_depends_only_on_the_seed() -> None:
     lines = numbered(200)
     assert split(lines, seed=1) == split(lines, seed=1)
     assert split(lines, seed=1) != split(lines, seed=2)
 
 
-def test_equal_lines_are_told_apart_by_place() -> None:
+def test_split_keeps_duplicate_lines() -> None:
     parts = split(["same"] * 10)
     assert len(parts.train) + len(parts.valid) + len(parts.test) == 10
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_too_few_lines_are_refused(count: int) -> None:
+def test_split_of_too_few_lines_is_rejected(count: int) -> None:
     with pytest.raises(InputError, match=f"has {count} line{'' if count == 1 else 's'};.*--valid and --test"):
         split(numbered(count))
 
@@ -72,12 +74,12 @@ def test_too_few_lines_are_refused(count: int) -> None:
     "fractions",
     [(0.8, 0.1, 0.2), (0.9, 0.1, 0.0), (1.2, -0.1, -0.1), (float("nan"), 0.5, 0.5), (0.5, 0.5)],
 )
-def test_impossible_fractions_are_wrong_usage(fractions: Fractions) -> None:
+def test_invalid_split_fractions_are_usage_errors(fractions: Fractions) -> None:
     with pytest.raises(UsageError, match="three above 0 that sum to 1"):
         split(numbered(10), fractions=fractions)
 
 
-def test_too_few_blocks_and_a_negative_seed_are_wrong_usage() -> None:
+def test_too_few_blocks_or_negative_seed_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="blocks is 2"):
         split(numbered(10), blocks=2)
     with pytest.raises(UsageError, match="seed is -1"):
