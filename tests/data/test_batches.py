@@ -12,9 +12,9 @@ def encoded(lines: list[list[int]]) -> EncodedText:
     return EncodedText(ids=ids, eos=EOS, unk=None, words=0, characters=0, bytes=0)
 
 
-def test_lines_by_hand() -> None:
+def test_line_batches_worked_by_hand() -> None:
     (batch, positions), (last, _) = line_batches(encoded([[1, 2, 3], [4], []]), BOS, tokens=5)
-    # Shortest first: the empty line and "4"; then "1 2 3" by itself.
+    # Shortest first: the empty line and "4"; then "1 2 3" alone.
     assert batch.inputs.tolist() == [[8, 9], [8, 4]]
     assert batch.mask.tolist() == [[True, False], [True, True]]
     assert batch.targets[batch.mask].tolist() == [9, 4, 9]
@@ -24,17 +24,17 @@ def test_lines_by_hand() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 7), max_size=6), min_size=1, max_size=9), st.integers(1, 30))
-def test_every_token_comes_once_behind_what_precedes_it(lines: list[list[int]], tokens: int) -> None:
+def test_line_batches_cover_every_token_once_with_its_predecessor(lines: list[list[int]], tokens: int) -> None:
     text = encoded(lines)
     before = np.concatenate([[BOS], text.ids[:-1]])
-    met: list[int] = []
+    covered: list[int] = []
     for batch, positions in line_batches(text, BOS, tokens):
-        met += positions[batch.mask].tolist()
+        covered += positions[batch.mask].tolist()
         np.testing.assert_array_equal(batch.targets[batch.mask], text.ids[positions[batch.mask]])
         expected = np.where(before == EOS, BOS, before)
         np.testing.assert_array_equal(batch.inputs[batch.mask], expected[positions[batch.mask]])
         assert batch.inputs.shape[0] == 1 or batch.inputs.size <= tokens
-    assert sorted(met) == list(range(len(text.ids)))
+    assert sorted(covered) == list(range(len(text.ids)))
     pieces = list(stream_batches(text, BOS, tokens))
     assert np.concatenate([b.inputs[0] for b, _ in pieces]).tolist() == before.tolist()
     assert np.concatenate([b.targets[0] for b, _ in pieces]).tolist() == text.ids.tolist()
@@ -45,6 +45,6 @@ def test_every_token_comes_once_behind_what_precedes_it(lines: list[list[int]], 
         ids = text.ids[chunk]
         assert ids[-1] == EOS
         assert len(ids) <= tokens or np.count_nonzero(ids == EOS) == 1
-        if following is not None:  # no room for the next line
+        if following is not None:  # the next line did not fit
             next_line = int(np.argmax(text.ids[following] == EOS)) + 1
             assert len(ids) + next_line > tokens

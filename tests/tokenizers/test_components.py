@@ -32,7 +32,7 @@ def document(kind: Kind) -> Any:
     return json.loads(trained(kind).to_json())
 
 
-def refused(kind: Kind, content: Any) -> str:
+def error_message(kind: Kind, content: Any) -> str:
     text = content if isinstance(content, str) else json.dumps(content)
     with pytest.raises(ModelFileError) as caught:
         Tokenizer.from_json(text, trained(kind).config)
@@ -43,17 +43,17 @@ def refused(kind: Kind, content: Any) -> str:
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_chainrule_writes_is_loaded(kind: Kind, lowercase: bool) -> None:
-    made = trained(kind, lowercase)
-    loaded = Tokenizer.from_json(made.to_json().encode(), made.config)
+def test_tokenizer_json_round_trips(kind: Kind, lowercase: bool) -> None:
+    tokenizer = trained(kind, lowercase)
+    loaded = Tokenizer.from_json(tokenizer.to_json().encode(), tokenizer.config)
     text = "the cat sat on Häuser 1 \U0001f600"
-    assert loaded.encode(text).tolist() == made.encode(text).tolist()
-    assert loaded.names() == made.names()
+    assert loaded.encode(text).tolist() == tokenizer.encode(text).tolist()
+    assert loaded.names() == tokenizer.names()
 
 
-def test_a_name_for_unknown_words() -> None:
-    made = train(Corpus.from_lines(LINES), TokenizerConfig(unk="UNK", min_count=6))
-    assert Tokenizer.from_json(made.to_json(), made.config).encode("cat").tolist() == [made.unk]
+def test_custom_unknown_word_round_trips() -> None:
+    tokenizer = train(Corpus.from_lines(LINES), TokenizerConfig(unk="UNK", min_count=6))
+    assert Tokenizer.from_json(tokenizer.to_json(), tokenizer.config).encode("cat").tolist() == [tokenizer.unk]
 
 
 GPT2: dict[str, Any] = {
@@ -115,14 +115,14 @@ BERT = {
 
 
 @pytest.mark.parametrize("content", [GPT2, NEOX, BERT], ids=["GPT-2", "GPT-NeoX", "BERT"])
-def test_components_of_well_known_files_are_on_the_list(content: Any) -> None:
-    """The files' own form; the library reads them, too."""
+def test_components_of_well_known_tokenizers_are_allowed(content: Any) -> None:
+    """Checks the published files as they are; the tokenizers library reads them too."""
     text = json.dumps(content)
     assert components.check(text) == content
     assert tokenizers.Tokenizer.from_str(text).get_vocab_size() == len(content["model"]["vocab"])
 
 
-def put(*keys: Any, value: Any) -> Callable[[Any], None]:
+def set_value(*keys: Any, value: Any) -> Callable[[Any], None]:
     def edit(content: Any) -> None:
         for key in keys[:-1]:
             content = content[key]
@@ -133,113 +133,129 @@ def put(*keys: Any, value: Any) -> Callable[[Any], None]:
 
 ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 EDITS: list[tuple[Kind, Callable[[Any], object], str]] = [
-    ("bpe", put("truncation", value={"max_length": 2, "strategy": "LongestFirst", "stride": 0}), "truncation"),
-    ("bpe", put("padding", value={"strategy": {"Fixed": 10**9}}), "padding"),
     (
         "bpe",
-        put("normalizer", value={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}),
+        set_value("truncation", value={"max_length": 2, "strategy": "LongestFirst", "stride": 0}),
+        "truncation",
+    ),
+    ("bpe", set_value("padding", value={"strategy": {"Fixed": 10**9}}), "padding"),
+    (
+        "bpe",
+        set_value("normalizer", value={"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}),
         "Replace with pattern",
     ),
-    ("bpe", put("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "'Precompiled'"),
-    ("bpe", put("normalizer", value={"type": "NFKD"}), "'NFKD', which chainrule does not load; allowed: Lowercase"),
-    ("bpe", put("normalizer", value={"type": "NFC"}), "another normalizer"),
-    ("bpe", put("normalizer", value={"type": "Lowercase"}), "another normalizer"),
-    ("bpe", put("normalizer", value="Lowercase"), "normalizer 'Lowercase'"),
-    ("bpe", put("normalizer", value={"type": ["Lowercase"]}), "does not load"),
-    ("bpe", put("normalizer", value={"type": "Sequence", "normalizers": [{"type": "Prepend"}]}), "'Prepend'"),
-    ("bpe", put("normalizer", value={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 99}), "Sequence"),
-    ("bpe", put("normalizer", value={"type": "Lowercase", "more": 1}), "more 1"),
-    ("word", put("pre_tokenizer", "pattern", value={"Regex": "(a+)+$"}), "does not load"),
-    ("word", put("pre_tokenizer", "pattern", value={"Regex": "[\\s\\S]"}), "another pre_tokenizer"),
-    ("word", put("pre_tokenizer", "pattern", value={"String": " "}), "does not load"),
-    ("word", put("pre_tokenizer", "invert", value=True), "invert true"),
-    ("word", put("pre_tokenizer", "behavior", value="MergedWithNext"), "behavior"),
-    ("word", put("pre_tokenizer", value={"type": "Whitespace"}), "'Whitespace'"),
-    ("word", put("pre_tokenizer", value=None), "another pre_tokenizer"),
-    ("bpe", put("post_processor", value={"type": "RobertaProcessing"}), "'RobertaProcessing'"),
-    ("bpe", put("post_processor", value={"type": "ByteLevel", "add_prefix_space": True}), "another post_processor"),
-    ("bpe", put("decoder", value={"type": "Metaspace"}), "'Metaspace'"),
-    ("wordpiece", put("decoder", "decoders", 1, "content", value="x" * 10**6), "does not load"),
-    ("wordpiece", put("model", "max_input_chars_per_word", value=10**9), "max_input_chars_per_word"),
-    ("wordpiece", put("model", "continuing_subword_prefix", value=""), "continuing_subword_prefix"),
-    ("wordpiece", put("model", "unk_token", value="nothing"), "no 'nothing'"),
-    ("bpe", put("model", "dropout", value=0.5), "dropout 0.5"),
-    ("bpe", put("model", "byte_fallback", value=True), "byte_fallback"),
-    ("bpe", put("model", "fuse_unk", value=True), "fuse_unk"),
-    ("bpe", put("model", "ignore_merges", value=True), "ignore_merges"),
-    ("bpe", put("model", "end_of_word_suffix", value="</w>"), "end_of_word_suffix"),
-    ("bpe", put("model", "unk_token", value="a"), "unknown words"),
-    ("bpe", put("model", "merges", 0, value=["no", "such"]), "not symbols of its vocabulary"),
-    ("bpe", put("model", "merges", 0, value=["a", 1]), "not symbols of its vocabulary"),
+    (
+        "bpe",
+        set_value("normalizer", value={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+        "'Precompiled'",
+    ),
+    (
+        "bpe",
+        set_value("normalizer", value={"type": "NFKD"}),
+        "'NFKD', which chainrule does not load; allowed: Lowercase",
+    ),
+    ("bpe", set_value("normalizer", value={"type": "NFC"}), "another normalizer"),
+    ("bpe", set_value("normalizer", value={"type": "Lowercase"}), "another normalizer"),
+    ("bpe", set_value("normalizer", value="Lowercase"), "normalizer 'Lowercase'"),
+    ("bpe", set_value("normalizer", value={"type": ["Lowercase"]}), "does not load"),
+    ("bpe", set_value("normalizer", value={"type": "Sequence", "normalizers": [{"type": "Prepend"}]}), "'Prepend'"),
+    ("bpe", set_value("normalizer", value={"type": "Sequence", "normalizers": [{"type": "NFC"}] * 99}), "Sequence"),
+    ("bpe", set_value("normalizer", value={"type": "Lowercase", "more": 1}), "more 1"),
+    ("word", set_value("pre_tokenizer", "pattern", value={"Regex": "(a+)+$"}), "does not load"),
+    ("word", set_value("pre_tokenizer", "pattern", value={"Regex": "[\\s\\S]"}), "another pre_tokenizer"),
+    ("word", set_value("pre_tokenizer", "pattern", value={"String": " "}), "does not load"),
+    ("word", set_value("pre_tokenizer", "invert", value=True), "invert true"),
+    ("word", set_value("pre_tokenizer", "behavior", value="MergedWithNext"), "behavior"),
+    ("word", set_value("pre_tokenizer", value={"type": "Whitespace"}), "'Whitespace'"),
+    ("word", set_value("pre_tokenizer", value=None), "another pre_tokenizer"),
+    ("bpe", set_value("post_processor", value={"type": "RobertaProcessing"}), "'RobertaProcessing'"),
+    (
+        "bpe",
+        set_value("post_processor", value={"type": "ByteLevel", "add_prefix_space": True}),
+        "another post_processor",
+    ),
+    ("bpe", set_value("decoder", value={"type": "Metaspace"}), "'Metaspace'"),
+    ("wordpiece", set_value("decoder", "decoders", 1, "content", value="x" * 10**6), "does not load"),
+    ("wordpiece", set_value("model", "max_input_chars_per_word", value=10**9), "max_input_chars_per_word"),
+    ("wordpiece", set_value("model", "continuing_subword_prefix", value=""), "continuing_subword_prefix"),
+    ("wordpiece", set_value("model", "unk_token", value="nothing"), "no 'nothing'"),
+    ("bpe", set_value("model", "dropout", value=0.5), "dropout 0.5"),
+    ("bpe", set_value("model", "byte_fallback", value=True), "byte_fallback"),
+    ("bpe", set_value("model", "fuse_unk", value=True), "fuse_unk"),
+    ("bpe", set_value("model", "ignore_merges", value=True), "ignore_merges"),
+    ("bpe", set_value("model", "end_of_word_suffix", value="</w>"), "end_of_word_suffix"),
+    ("bpe", set_value("model", "unk_token", value="a"), "unknown words"),
+    ("bpe", set_value("model", "merges", 0, value=["no", "such"]), "not symbols of its vocabulary"),
+    ("bpe", set_value("model", "merges", 0, value=["a", 1]), "not symbols of its vocabulary"),
     ("bpe", lambda c: c["model"]["merges"].append(c["model"]["merges"][0]), "same merge twice"),
-    ("bpe", put("model", "merges", value={}), "not a list"),
-    ("bpe", put("model", "vocab", "a", value=0), "one id to two symbols"),
-    ("bpe", put("model", "vocab", "a", value=10**6), "but only"),
-    ("bpe", put("model", "vocab", "a", value=-1), "whole numbers"),
-    ("bpe", put("model", "vocab", "a", value=True), "whole numbers"),
-    ("bpe", put("model", "vocab", "a", value=10**30), "whole numbers"),
-    ("bpe", put("model", "vocab", value=[]), "whole numbers"),
-    ("bpe", put("model", "type", value="WordLevel"), "does not load"),
-    ("byte", put("model", "merges", value=["a b"]), "not symbols"),
+    ("bpe", set_value("model", "merges", value={}), "not a list"),
+    ("bpe", set_value("model", "vocab", "a", value=0), "one id to two symbols"),
+    ("bpe", set_value("model", "vocab", "a", value=10**6), "but only"),
+    ("bpe", set_value("model", "vocab", "a", value=-1), "whole numbers"),
+    ("bpe", set_value("model", "vocab", "a", value=True), "whole numbers"),
+    ("bpe", set_value("model", "vocab", "a", value=10**30), "whole numbers"),
+    ("bpe", set_value("model", "vocab", value=[]), "whole numbers"),
+    ("bpe", set_value("model", "type", value="WordLevel"), "does not load"),
+    ("byte", set_value("model", "merges", value=["a b"]), "not symbols"),
     ("byte", lambda c: c["model"]["vocab"].update({"€": c["model"]["vocab"].pop("a")}), "no symbol 'a'"),
-    ("word", put("model", "vocab", "cat", value="1"), "whole numbers"),
-    ("word", put("model", "unk_token", value="the"), "for unknown words"),
-    ("word", put("model", "unk_token", value=None), "unk_token null"),
+    ("word", set_value("model", "vocab", "cat", value="1"), "whole numbers"),
+    ("word", set_value("model", "unk_token", value="the"), "for unknown words"),
+    ("word", set_value("model", "unk_token", value=None), "unk_token null"),
     ("char", lambda c: c["model"]["vocab"].update(ab=len(c["model"]["vocab"])), "follow"),
-    ("unigram", put("model", "vocab", 0, value=["a", float("inf")]), "is not JSON"),
-    ("unigram", put("model", "vocab", 0, value=["a", 1e300]), "symbol and its score"),
-    ("unigram", put("model", "vocab", 0, value=["a"]), "symbol and its score"),
+    ("unigram", set_value("model", "vocab", 0, value=["a", float("inf")]), "is not JSON"),
+    ("unigram", set_value("model", "vocab", 0, value=["a", 1e300]), "symbol and its score"),
+    ("unigram", set_value("model", "vocab", 0, value=["a"]), "symbol and its score"),
     ("unigram", lambda c: c["model"]["vocab"].append(c["model"]["vocab"][0]), "symbol and its score"),
-    ("unigram", put("model", "unk_id", value=10**6), "unk_id 1000000"),
-    ("unigram", put("model", "unk_id", value=0), "unknown words"),
-    ("word", put("added_tokens", 0, "id", value=0), "ids do not follow"),
-    ("word", put("added_tokens", 0, "id", value=99), "ids do not follow"),
-    ("word", put("added_tokens", 0, "content", value="cat"), "two ids"),
-    ("word", put("added_tokens", 0, "content", value=7), "content 7"),
-    ("word", put("added_tokens", 0, "lstrip", value=True), "lstrip true"),
-    ("word", put("added_tokens", 0, "special", value=False), "no other symbol"),
-    ("word", put("added_tokens", value=[]), "no other symbol"),
-    ("word", put("added_tokens", value=None), "no list of added tokens"),
+    ("unigram", set_value("model", "unk_id", value=10**6), "unk_id 1000000"),
+    ("unigram", set_value("model", "unk_id", value=0), "unknown words"),
+    ("word", set_value("added_tokens", 0, "id", value=0), "ids do not follow"),
+    ("word", set_value("added_tokens", 0, "id", value=99), "ids do not follow"),
+    ("word", set_value("added_tokens", 0, "content", value="cat"), "two ids"),
+    ("word", set_value("added_tokens", 0, "content", value=7), "content 7"),
+    ("word", set_value("added_tokens", 0, "lstrip", value=True), "lstrip true"),
+    ("word", set_value("added_tokens", 0, "special", value=False), "no other symbol"),
+    ("word", set_value("added_tokens", value=[]), "no other symbol"),
+    ("word", set_value("added_tokens", value=None), "no list of added tokens"),
     (
         "word",
         lambda c: c["added_tokens"].append({"id": c["added_tokens"][1]["id"] + 1, "content": "x y", **ADDED}),
         "no other",
     ),
-    ("word", put("version", value="2.0"), "version"),
-    ("word", put("plugins", value=["x"]), "field 'plugins'"),
-    ("word", put("model", value=None), "no model"),
+    ("word", set_value("version", value="2.0"), "version"),
+    ("word", set_value("plugins", value=["x"]), "field 'plugins'"),
+    ("word", set_value("model", value=None), "no model"),
 ]
 
 
 @pytest.mark.parametrize("place", range(len(EDITS)))
-def test_other_components_are_refused(place: int) -> None:
+def test_components_outside_the_allow_list_are_rejected(place: int) -> None:
     kind, edit, message = EDITS[place]
     content = copy.deepcopy(document(kind))
     edit(content)
-    assert message in refused(kind, content)
+    assert message in error_message(kind, content)
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "{", '{"model": {"vocab": {"a": 0, "a": 1}}}', "[" * 100_000, '{"model": NaN}']
 )
-def test_texts_that_are_no_tokenizer(text: str) -> None:
-    assert "is not a tokenizer" in refused("word", text)
+def test_invalid_tokenizer_json_is_rejected(text: str) -> None:
+    assert "is not a tokenizer" in error_message("word", text)
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_invalid_utf8_in_tokenizer_json_is_rejected() -> None:
     with pytest.raises(ModelFileError, match=r"tokenizer\.json is not UTF-8"):
         Tokenizer.from_json(b"\xff", TokenizerConfig())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tokenizer_of_another_kind_is_refused(kind: Kind) -> None:
-    for other in KINDS:
-        if other != kind:
-            refused(kind, document(other))
+def test_tokenizer_json_of_another_kind_is_rejected(kind: Kind) -> None:
+    for other_kind in KINDS:
+        if other_kind != kind:
+            error_message(kind, document(other_kind))
 
 
 class Panicking:
-    """A backend whose every method ends in a panic of the library, the real one."""
+    """A backend whose every method triggers a real panic of the tokenizers library."""
 
     normalizer = None
 
@@ -251,9 +267,9 @@ class Panicking:
         return panic
 
 
-def test_a_panic_becomes_an_error() -> None:
-    made = trained("bpe")
-    broken = Tokenizer(Panicking(), made.config)  # type: ignore[arg-type]
+def test_rust_panic_becomes_a_chainrule_error() -> None:
+    tokenizer = trained("bpe")
+    broken = Tokenizer(Panicking(), tokenizer.config)  # type: ignore[arg-type]
     for action in (
         lambda: broken.encode("a"),
         lambda: broken.encodings(["a"]),

@@ -28,16 +28,16 @@ def corpus_of(tmp_path: Path, content: bytes, name: str = "text.txt") -> Corpus:
     return Corpus.of(tmp_path / name)
 
 
-def test_counts_are_in_the_order_of_the_vocabulary(tmp_path: Path) -> None:
-    # Among equals z comes before é and 日 before 😀, whose UTF-16 begins with U+D83D.
+def test_count_words_is_in_vocabulary_order(tmp_path: Path) -> None:
+    # Ties are in code point order: z before é, and 日 before 😀, whose UTF-16 begins with U+D83D.
     corpus = corpus_of(tmp_path, "é z b \ufffd 😀 b\nlonger-than-eight longer-than-eight b".encode())
-    wanted = [("b", 3), ("longer-than-eight", 2), ("z", 1), ("é", 1), ("\ufffd", 1), ("😀", 1)]
-    assert list((count_words(corpus, WORDS) or {}).items()) == wanted
+    expected = [("b", 3), ("longer-than-eight", 2), ("z", 1), ("é", 1), ("\ufffd", 1), ("😀", 1)]
+    assert list((count_words(corpus, WORDS) or {}).items()) == expected
 
 
 @pytest.mark.parametrize("length", [FRAGMENT, FRAGMENT + 1])
 @pytest.mark.parametrize("letter", ["x", "é"])
-def test_a_line_that_would_be_cut_is_left_to_the_python_way(tmp_path: Path, length: int, letter: str) -> None:
+def test_overlong_lines_use_the_python_path(tmp_path: Path, length: int, letter: str) -> None:
     corpus = corpus_of(tmp_path, f"a\n{letter * length}\nb\n".encode())
     assert (count_words(corpus, WORDS) is not None) == (length <= FRAGMENT)
 
@@ -45,17 +45,17 @@ def test_a_line_that_would_be_cut_is_left_to_the_python_way(tmp_path: Path, leng
 @pytest.mark.parametrize(
     "name", ["a.jsonl", "a.NDJSON", "a.parquet", "a.txt.gz", "a.bz2", "a.xz", "a.zst", "a.jsonl.gz"]
 )
-def test_records_and_packed_files_are_told_by_their_names(tmp_path: Path, name: str) -> None:
+def test_records_and_compressed_files_are_detected_by_name(tmp_path: Path, name: str) -> None:
     assert find_plain_files(corpus_of(tmp_path, b"a\n", name)) is None
 
 
-def test_packed_files_are_told_by_their_bytes(tmp_path: Path) -> None:
+def test_compressed_files_are_detected_by_content(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, gzip.compress(b"a b\n"))
     assert count_words(corpus, WORDS) is None
     assert train(corpus, WORDS).vocab.keys() == {"<unk>", "a", "b"}
 
 
-def test_lines_in_memory_and_dropped_lines_are_not_plain(tmp_path: Path) -> None:
+def test_in_memory_lines_and_dropped_blanks_are_not_plain_files(tmp_path: Path) -> None:
     path = corpus_of(tmp_path, b"a\n\n").files[0].path
     assert find_plain_files(Corpus.of(path)) is not None
     assert find_plain_files(Corpus.of(path, drop_blank_lines=True)) is None
@@ -63,7 +63,7 @@ def test_lines_in_memory_and_dropped_lines_are_not_plain(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("config", [TokenizerConfig(kind="char"), TokenizerConfig(lowercase=True)])
-def test_other_tokenizers_go_the_python_way(tmp_path: Path, config: TokenizerConfig) -> None:
+def test_other_tokenizers_use_the_python_path(tmp_path: Path, config: TokenizerConfig) -> None:
     corpus = corpus_of(tmp_path, b"a B\n")
     assert count_words(corpus, config) is None
     assert scan_text(corpus, config) is None
@@ -71,7 +71,7 @@ def test_other_tokenizers_go_the_python_way(tmp_path: Path, config: TokenizerCon
     assert encode_words(corpus, train(corpus, WORDS), tmp_path / "ids") is not None
 
 
-def test_a_file_that_went_or_shrank_is_left_to_the_python_way(tmp_path: Path) -> None:
+def test_missing_or_truncated_file_uses_the_python_path(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n")
     (tmp_path / "text.txt").write_bytes(b"")
     assert count_words(corpus, WORDS) is None
@@ -81,12 +81,12 @@ def test_a_file_that_went_or_shrank_is_left_to_the_python_way(tmp_path: Path) ->
         fingerprint(corpus)
 
 
-def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n", "text-\udcff")
     assert count_words(corpus, WORDS) == {"a": 1, "b": 1}
 
 
-def test_a_folder_that_is_not_there_for_the_ids(tmp_path: Path) -> None:
+def test_missing_output_folder_for_ids_is_reported(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n")
     with pytest.raises(ChainruleError, match="cannot be written"):
         encode_words(corpus, train(corpus, WORDS), tmp_path / "nowhere" / "ids")
@@ -136,21 +136,21 @@ def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: p
 
 
 @given(line=st.text(st.sampled_from("ab é日"), min_size=SHORTEST_LINE, max_size=700))
-def test_a_line_has_the_hash_of_the_standard_library(tmp_path_factory: pytest.TempPathFactory, line: str) -> None:
+def test_line_hash_equals_blake2b(tmp_path_factory: pytest.TempPathFactory, line: str) -> None:
     corpus = corpus_of(tmp_path_factory.mktemp("hash"), line.encode())
-    wanted = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
-    assert fingerprint(corpus).sketch.tolist() == [wanted]
+    expected = int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
+    assert fingerprint(corpus).sketch.tolist() == [expected]
 
 
 @pytest.mark.parametrize("length", [SHORTEST_LINE, 127, 128, 129, 255, 256, 257, 1000])
-def test_whole_blocks_are_hashed_as_such(tmp_path: Path, length: int) -> None:
+def test_line_hash_at_blake2b_block_boundaries(tmp_path: Path, length: int) -> None:
     line = b"abcdefghij" * 100
-    wanted = int.from_bytes(hashlib.blake2b(line[:length], digest_size=8).digest(), "little")
-    assert fingerprint(corpus_of(tmp_path, line[:length])).sketch.tolist() == [wanted]
+    expected = int.from_bytes(hashlib.blake2b(line[:length], digest_size=8).digest(), "little")
+    assert fingerprint(corpus_of(tmp_path, line[:length])).sketch.tolist() == [expected]
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1 << 20])
-def test_threads_out_of_range_are_refused(tmp_path: Path, threads: int) -> None:
+def test_thread_count_out_of_range_is_rejected(tmp_path: Path, threads: int) -> None:
     files = find_plain_files(corpus_of(tmp_path, b"a\n"))
     assert files is not None
     with pytest.raises(ChainruleError, match="threads is"):

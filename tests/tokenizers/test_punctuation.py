@@ -71,7 +71,7 @@ ODD = st.lists(PARTS, max_size=14).map("".join)
         ("e.g. this, i.e. that", f"e.g. this {J}, i.e. that"),
         ("the U.S. and U.S.A.", "the U.S. and U.S.A."),
         ("the end. A", f"the end {J}. A"),
-        ("I. A", f"I {J}. A"),  # one letter is no abbreviation
+        ("I. A", f"I {J}. A"),  # a single letter is not an abbreviation
         ("3.14 1,000 12:30", "3.14 1,000 12:30"),
         ("in 1999, 3.", f"in 1999 {J}, 3 {J}."),
         ("AT&T R&D a@b", "AT&T R&D a@b"),
@@ -88,16 +88,16 @@ ODD = st.lists(PARTS, max_size=14).map("".join)
         ("カタカナ test", f"カ {J}タ {J}カ {J}ナ test"),
         ("日本 日本", f"日 {J}本 日 {J}本"),
         ("B站x", f"B {J}站{J} x"),
-        ("한국어 텍스트.", f"한국어 텍스트 {J}."),  # Korean has blanks between words
+        ("한국어 텍스트.", f"한국어 텍스트 {J}."),  # Korean separates words by spaces
         ("ok😀 😀😀", f"ok {J}😀 😀😀"),
         ("a\xa0b", f"a {J}\xa0{J} b"),
         ("$5 50%", f"${J} 5 50 {J}%"),
         ("café cafe\u0301", "café cafe\u0301"),
         ("<unk> <s>", f"<unk> <{J} s {J}>"),
-        (f"a{J} {J} {J}. .{J}a", f"a{J} {J} {J} {J}. .{J} {J}a"),  # the joiner is a letter of the text
+        (f"a{J} {J} {J}. .{J}a", f"a{J} {J} {J} {J}. .{J} {J}a"),  # a joiner in the text is a letter
     ],
 )
-def test_tokens_by_hand(text: str, tokens: str) -> None:
+def test_word_tokenizer_examples_worked_by_hand(text: str, tokens: str) -> None:
     assert split(text, "<unk>") == tokens
     assert join(tokens) == " ".join(split_words(text))
 
@@ -108,7 +108,7 @@ HAN += [(0xFF66, 0xFF9D), (0x1B000, 0x1B16F), (0x20000, 0x3134F)]
 
 
 def category(character: str) -> str:
-    """`mark`, `han` or `word`, from Python's own tables."""
+    """`mark`, `han` or `word`, from Python's Unicode tables."""
     of_unicode = unicodedata.category(character)
     if character not in ("_", J) and (of_unicode[0] in "PS" or (of_unicode == "Zs" and character not in BLANKS)):
         return "mark"
@@ -116,7 +116,7 @@ def category(character: str) -> str:
 
 
 def classes(chunk: str) -> str:
-    """One letter for each character: d digit, l letter, w other part of a word, h ideograph, m mark."""
+    """One letter per character: d digit, l letter, w other word character, h ideograph, m mark."""
     return "".join(
         {"mark": "m", "han": "h"}.get(category(c)) or ("d" if c in "0123456789" else "w" if c in ("_", J) else "l")
         for c in chunk
@@ -124,18 +124,18 @@ def classes(chunk: str) -> str:
 
 
 def reference_chunk(chunk: str) -> list[tuple[int, int, bool]]:
-    """Begin, end and whether it is a mark, of each token of what stands between two blanks."""
+    """Start, end and whether it is a mark, for each token of a chunk without spaces."""
     kinds = classes(chunk)
     tokens: list[tuple[int, int, bool]] = []
     at = 0
     while at < len(chunk):
-        end, is_one_mark = one_token(chunk, kinds, at)
+        end, is_one_mark = next_token(chunk, kinds, at)
         tokens.append((at, end, is_one_mark))
         at = end
     return tokens
 
 
-def one_token(chunk: str, kinds: str, at: int) -> tuple[int, bool]:
+def next_token(chunk: str, kinds: str, at: int) -> tuple[int, bool]:
     if re.match(r"https?://|www\.", chunk[at:]) and len(chunk[at:].encode()) <= 2048:
         address = chunk[at:].rstrip(".,;:!?)\"'>]")
         if J not in address:
@@ -180,18 +180,18 @@ def is_inside(chunk: str, kinds: str, at: int) -> bool:
 
 
 def reference(text: str, placeholder: str) -> list[tuple[str, int, int]]:
-    """The tokens of a line with their joiners and places."""
-    made = []
+    """The tokens of a line with their joiners and spans."""
+    spans = []
     for match in re.finditer(r"[^ \t]+", text):
         if match[0] == placeholder:
-            made.append((match[0], *match.span()))
+            spans.append((match[0], *match.span()))
             continue
         tokens = reference_chunk(match[0])
-        for number, (first, last, is_one_mark) in enumerate(tokens):
-            left = J if is_one_mark and number else ""
-            right = J if is_one_mark and number + 1 < len(tokens) and not tokens[number + 1][2] else ""
-            made.append((left + match[0][first:last] + right, match.start() + first, match.start() + last))
-    return made
+        for number, (first, last, is_mark) in enumerate(tokens):
+            left = J if is_mark and number else ""
+            right = J if is_mark and number + 1 < len(tokens) and not tokens[number + 1][2] else ""
+            spans.append((left + match[0][first:last] + right, match.start() + first, match.start() + last))
+    return spans
 
 
 @settings(max_examples=400, deadline=None)
@@ -201,7 +201,7 @@ def reference(text: str, placeholder: str) -> list[tuple[str, int, int]]:
 @example(text="www." + "é" * 1022)
 @example(text="www." + "é" * 1023)
 @example(text="x's.a'sb'S")
-def test_a_second_derivation_gives_the_same_tokens(text: str) -> None:
+def test_word_tokenizer_equals_the_reference_implementation(text: str) -> None:
     spans = reference(text, "<unk>")
     assert split_spans(text, "<unk>") == spans
     assert split(text, "<unk>") == " ".join(name for name, _, _ in spans)
@@ -209,13 +209,13 @@ def test_a_second_derivation_gives_the_same_tokens(text: str) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(text=LINE | ODD)
-def test_the_text_is_restored(text: str) -> None:
+def test_join_restores_the_split_text(text: str) -> None:
     assert join(split(text, "<unk>")) == " ".join(split_words(text))
 
 
 @settings(max_examples=200, deadline=None)
 @given(text=LINE | ODD, is_lower=st.booleans())
-def test_decoding_restores_known_tokens(text: str, is_lower: bool) -> None:
+def test_decode_restores_known_tokens(text: str, is_lower: bool) -> None:
     config = TokenizerConfig(lowercase=is_lower)
     tokenizer = from_words(sorted(set(from_words([], config).words(text)) - {"<unk>", "<s>", "</s>"}), config)
     ids = tokenizer.encode(text).tolist()
@@ -224,10 +224,10 @@ def test_decoding_restores_known_tokens(text: str, is_lower: bool) -> None:
     assert again.decode(ids) == tokenizer.canonicalize(text)
     encoded = encode(Corpus.from_lines([text]), tokenizer)
     assert encoded.ids.tolist() == [*ids, tokenizer.eos]
-    assert encoded.bytes == len(tokenizer.canonicalize(text).encode()) + 1  # what bits are divided by
+    assert encoded.bytes == len(tokenizer.canonicalize(text).encode()) + 1  # the denominator of bits per byte
 
 
-def test_the_library_s_decoder_restores_text_without_joiners() -> None:
+def test_backend_decoder_restores_text_without_joiners() -> None:
     line = "\"I don't know,\" said John's aunt (the U.S. one)... 我爱 http://x.com/a."
     tokenizer = train(Corpus.from_lines([line]), TokenizerConfig())
     assert tokenizer.backend.decode(tokenizer.encode(line).tolist()) == line
@@ -237,19 +237,19 @@ def test_the_library_s_decoder_restores_text_without_joiners() -> None:
 @given(text=LINE | ODD, locale=st.sampled_from(["", "tr"]))
 @example(text="İ.X. İx, I\u0307y HTTP://A.com", locale="tr")
 @example(text="İ.X. İx, I\u0307y HTTP://A.com", locale="")
-def test_offsets_are_those_of_the_text_before_lower_casing(text: str, locale: Any) -> None:
+def test_spans_refer_to_the_text_before_lower_casing(text: str, locale: Any) -> None:
     tokenizer = from_words([], TokenizerConfig(lowercase=True, locale=locale))
     spans = tokenizer.spans(text)
     assert [name for name, _, _ in spans] == tokenizer.words(text)
     end = 0
     for name, first, last in spans:
-        assert not text[end:first].strip(BLANKS)  # nothing but blanks between tokens
+        assert not text[end:first].strip(BLANKS)  # only spaces between tokens
         assert tokenizer.normalize(text[first:last]) == name.removeprefix(J).removesuffix(J) or J in text
         end = last
     assert not text[end:].strip(BLANKS)
 
 
-def test_turkish_lower_case() -> None:
+def test_turkish_lower_casing() -> None:
     lines = ["İSTANBUL ve ISPARTA, I\u0307zmir"]
     turkish = train(Corpus.from_lines(lines), TokenizerConfig(lowercase=True, locale="tr"))
     assert turkish.tokens(turkish.encode(lines[0]).tolist()) == ["istanbul", "ve", "ısparta", f"{J},", "izmir"]
@@ -262,18 +262,18 @@ def test_turkish_lower_case() -> None:
 
 
 @pytest.mark.parametrize("name", [".", f"{J}.", f".{J}", f"{J}.{J}", f"{J}'s", "日", "...", "😀"])
-def test_marks(name: str) -> None:
+def test_punctuation_marks_are_recognised(name: str) -> None:
     assert is_punctuation(name)
     assert joined_sides(name) == (name.startswith(J), name.endswith(J))
 
 
 @pytest.mark.parametrize("name", ["a", "don't", "e.g.", "3.14", J, f"{J}a", f"a{J}", "http://x.com/a", ""])
-def test_words_are_no_marks(name: str) -> None:
+def test_words_are_not_punctuation(name: str) -> None:
     assert not is_punctuation(name)
     assert joined_sides(name) == (False, False)
 
 
-def test_a_list_of_words_has_the_joined_forms_of_its_marks(tmp_path: Path) -> None:
+def test_word_list_adds_joined_forms_of_punctuation(tmp_path: Path) -> None:
     assert joined_forms("the") == ["the"]
     assert joined_forms("'s") == ["'s", f"{J}'s"]
     assert joined_forms(",") == [",", f"{J},", f",{J}", f"{J},{J}"]
@@ -288,7 +288,7 @@ def test_a_list_of_words_has_the_joined_forms_of_its_marks(tmp_path: Path) -> No
 TEXT = '"I don\'t know," said he.\nHe (the man) said: "No..."\n\n我爱北京。 the man\'s hat, a hat\n'
 
 
-def test_the_ids_do_not_depend_on_where_the_text_comes_from(tmp_path: Path, monkeypatch: Any) -> None:
+def test_ids_do_not_depend_on_the_container_of_the_text(tmp_path: Path, monkeypatch: Any) -> None:
     lines = TEXT.split("\n")[:-1]
     (tmp_path / "a.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
@@ -299,10 +299,12 @@ def test_the_ids_do_not_depend_on_where_the_text_comes_from(tmp_path: Path, monk
     corpora += [Corpus.from_lines(lines), Corpus.of("-")]
     results = []
     for corpus in corpora:
-        made = prepare_corpus(corpus, TokenizerConfig(min_count=2))
-        text = made.train
+        prepared = prepare_corpus(corpus, TokenizerConfig(min_count=2))
+        text = prepared.train
         sizes = (text.words, text.characters, text.bytes, text.lines, text.oov)
-        results.append((made.tokenizer.to_json(), made.tokenizer.config, text.ids.tolist(), text.spellings, sizes))
+        results.append(
+            (prepared.tokenizer.to_json(), prepared.tokenizer.config, text.ids.tolist(), text.spellings, sizes)
+        )
     assert results[0][1].kind == "word"
     assert all(result == results[0] for result in results)
     assert results[0][4][2] == len(TEXT.encode())
@@ -320,27 +322,27 @@ def test_the_ids_do_not_depend_on_where_the_text_comes_from(tmp_path: Path, monk
         (["He said: wait ... and went, (slowly) home."], False),
         (["Mr. B. did n't go to the U. S. then", "it 's Mr. A. of Acme Corp. now", "an Acme Corp. plan"], True),
         (["The cat sat.", "Hmm ... no.", "A dog sat."], False),  # the periods end lines
-        (["So ... we sat. It rained. We left. No one came"], False),  # no word has its period twice
+        (["So ... we sat. It rained. We left. No one came"], False),  # no word occurs twice with its period
         (
             ["We sat. You sat. So ... he sat down and they sat down and all sat there"],
             False,
-        ),  # sat without a period
+        ),  # "sat" occurs without a period
     ],
 )
-def test_text_that_looks_pretokenised(lines: list[str], is_so: bool) -> None:
+def test_pretokenised_text_selects_the_whitespace_tokenizer(lines: list[str], is_so: bool) -> None:
     assert looks_pretokenised(Corpus.from_lines(lines), "<unk>") == is_so
     tokenizer = train(Corpus.from_lines([*lines, "x"]), TokenizerConfig())
     assert tokenizer.config.kind == ("whitespace" if is_so else "word")
 
 
-def test_only_the_first_megabyte_decides() -> None:
+def test_pretokenised_detection_reads_the_first_megabyte_only() -> None:
     raw, apart = "Yes, no. " * 20, "yes , no . " * 20
     size = (1 << 20) // len(raw) + 1
     assert not looks_pretokenised(Corpus.from_lines([raw] * size + [apart] * 4 * size), "<unk>")
     assert looks_pretokenised(Corpus.from_lines([apart] * size + [raw] * 4 * size), "<unk>")
 
 
-def model_of(text: str, folder_: Path, **chosen: Any) -> Model:
+def saved_model(text: str, folder_: Path, **chosen: Any) -> Model:
     model = chainrule.train(
         "ngram", Corpus.from_lines(text.split("\n")), order=2, smoothing="witten-bell", **chosen
     )
@@ -349,16 +351,16 @@ def model_of(text: str, folder_: Path, **chosen: Any) -> Model:
     return loaded
 
 
-def test_a_stored_tokenizer_does_not_decide_again(tmp_path: Path) -> None:
-    model = model_of(TEXT, tmp_path / "m")
+def test_stored_tokenizer_keeps_its_kind(tmp_path: Path) -> None:
+    model = saved_model(TEXT, tmp_path / "m")
     assert model.tokenizer.config.kind == "word"
     apart = Corpus.from_lines(["he said , no ."] * 9)
     again = chainrule.train("ngram", apart, tokenizer=tmp_path / "m", order=2, smoothing="laplace")
     assert again.tokenizer.config.kind == "word"
 
 
-def test_a_folder_written_before_punctuation_was_split(tmp_path: Path) -> None:
-    model = model_of(TEXT, tmp_path / "m", tokenizer="whitespace", min_count=1)
+def test_folder_from_before_punctuation_splitting_loads_as_whitespace(tmp_path: Path) -> None:
+    model = saved_model(TEXT, tmp_path / "m", tokenizer="whitespace", min_count=1)
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     config["tokenizer"]["kind"] = "word"
     del config["tokenizer"]["joiner"]
@@ -381,24 +383,24 @@ def test_a_folder_written_before_punctuation_was_split(tmp_path: Path) -> None:
 
 
 def total_probability(model: Model, alphabet: str, longest: int) -> float:
-    """The sum of p(line), spellings included, over all lines of these characters up to a length."""
+    """Sum of p(line), spellings included, over all lines of these characters up to a length."""
     lines = {""}
     for _ in range(longest):
         lines |= {line + c for line in lines for c in alphabet}
-    seen = sorted({model.tokenizer.canonicalize(line) for line in lines})
-    return math.fsum(math.exp(score.log_prob_with_spelling) for score in model.scores(seen))
+    canonical_lines = sorted({model.tokenizer.canonicalize(line) for line in lines})
+    return math.fsum(math.exp(score.log_prob_with_spelling) for score in model.scores(canonical_lines))
 
 
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
 @pytest.mark.parametrize("min_count", [1, 2])
-def test_the_probabilities_of_all_texts_sum_to_one_at_most(tmp_path: Path, min_count: int) -> None:
-    model = model_of("a a, a.\nb a,b\n(a) b\na\na\nb", tmp_path / "m", min_count=min_count)
+def test_text_probabilities_sum_to_at_most_one(tmp_path: Path, min_count: int) -> None:
+    model = saved_model("a a, a.\nb a,b\n(a) b\na\na\nb", tmp_path / "m", min_count=min_count)
     assert model.tokenizer.config.kind == "word"
     few, more = (total_probability(model, "ab,( ", longest) for longest in (2, 4))
     assert 0 < few < more <= 1
 
 
-def test_warnings_of_a_text_that_words_do_not_suit() -> None:
+def test_text_without_word_boundaries_causes_a_warning() -> None:
     thai = ["ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำแน่นอนหรือวรรณยุกต์"] * 1100
     with pytest.warns(ChainruleWarning, match="few blanks between words; choose --tokenizer char or bpe"):
         prepare_corpus(Corpus.from_lines(thai), TokenizerConfig())
@@ -414,18 +416,20 @@ def test_warnings_of_a_text_that_words_do_not_suit() -> None:
         prepare_corpus(Corpus.from_lines(lines), TokenizerConfig(), valid=Corpus.from_lines(other))
 
 
-def test_no_warning_where_words_suit() -> None:
+def test_no_warning_for_ideographs_and_placeholders() -> None:
     chinese = ["我爱北京天安门，天安门上太阳升。"] * 200
     prepare_corpus(Corpus.from_lines(chinese), TokenizerConfig())  # each ideograph is a token
     placeholders = ["the <unk> <unk> stands , it <unk>"] * 300
-    prepare_corpus(Corpus.from_lines(placeholders), TokenizerConfig())  # the corpus itself has them
+    prepare_corpus(
+        Corpus.from_lines(placeholders), TokenizerConfig()
+    )  # the corpus itself contains the placeholders
 
 
-def test_words_without_joiners() -> None:
+def test_split_without_joiners_separates_punctuation() -> None:
     assert split_without_joiners("a, b\n\n(c) d") == b"a , b \n\n( c ) d "
 
 
-def test_a_lone_surrogate_is_refused() -> None:
+def test_split_rejects_a_lone_surrogate() -> None:
     with pytest.raises(InputError, match="not UTF-8"):
         split("a\ud800", "<unk>")
 
@@ -442,25 +446,25 @@ OPEN_LINES = [
     [
         ("He said (", f"({J}"),
         ('He said "', f'"{J}'),
-        ("He said ( ", "<unk>"),  # a bracket between blanks, which the text does not have
-        ('She said "go home"', f'{J}"'),  # closing
+        ("He said ( ", "<unk>"),  # a bracket between spaces, which does not occur in the training text
+        ('She said "go home"', f'{J}"'),  # closing quote
         ("for f(", f"{J}({J}"),
         ("He paid $", f"${J}"),
-        ("He -", "-"),  # between blanks more often than joined
+        ("He -", "-"),  # between spaces more often than joined
         ("was well-", f"{J}-{J}"),
         ("She left,", f"{J},"),
         ("He said", "said"),
         ("He said “", "<unk>"),
     ],
 )
-def test_the_mark_at_the_end_of_a_prompt_is_joined_as_in_the_text(prompt: str, last: str) -> None:
+def test_encode_prompt_joins_the_last_mark_as_in_training(prompt: str, last: str) -> None:
     tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig())
     ids = tokenizer.encode_prompt(prompt).tolist()
     assert tokenizer.tokens(ids)[-1] == last
     assert ids[:-1] == tokenizer.encode(prompt).tolist()[:-1]
 
 
-def test_only_the_word_tokenizer_reads_the_end_of_a_prompt_differently() -> None:
+def test_encode_prompt_equals_encode_for_other_tokenizers() -> None:
     for kind in ("whitespace", "char", "byte"):
         tokenizer = train(Corpus.from_lines(OPEN_LINES), TokenizerConfig(kind=kind))
         assert tokenizer.encode_prompt('He said "').tolist() == tokenizer.encode('He said "').tolist()
@@ -469,7 +473,7 @@ def test_only_the_word_tokenizer_reads_the_end_of_a_prompt_differently() -> None
 
 
 @pytest.mark.parametrize(("prompt", "text"), [("He said (", "as he did) that"), ('He said "', 'the cat" was well')])
-def test_generation_continues_an_opening_mark_without_a_blank(prompt: str, text: str) -> None:
+def test_generation_after_an_opening_mark_adds_no_space(prompt: str, text: str) -> None:
     model = chainrule.train("ngram", Corpus.from_lines(OPEN_LINES[:1]), order=3, smoothing="witten-bell")
     settings: dict[str, Any] = {"strategy": "greedy", "max_tokens": 5}
     assert str(model.generate(prompt, **settings)) == prompt + text
@@ -486,7 +490,7 @@ def test_generation_continues_an_opening_mark_without_a_blank(prompt: str, text:
         ("sst2/stsa.binary.train", True),
         ("nbest_wsj/treebank-sentences-spoken-validate.txt", True),
         ("nbest_wsj/treebank-sentences-spoken-test.txt", True),
-        ("text8_head/text8.head.xz", False),  # no punctuation: both tokenizers read it alike
+        ("text8_head/text8.head.xz", False),  # no punctuation: both tokenizers split it identically
         ("novels_en/novels89.txt.xz", False),
         ("tinyshakespeare/input.txt", False),
         ("multi30k/train.en", False),
@@ -495,5 +499,5 @@ def test_generation_continues_an_opening_mark_without_a_blank(prompt: str, text:
         ("spelling/big.txt.gz", False),
     ],
 )
-def test_benchmark_texts_that_are_pretokenised(data_folder: Path, name: str, is_so: bool) -> None:
+def test_pretokenised_detection_on_benchmark_texts(data_folder: Path, name: str, is_so: bool) -> None:
     assert looks_pretokenised(Corpus.of(data_folder / name), "<unk>") == is_so

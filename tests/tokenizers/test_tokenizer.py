@@ -30,7 +30,7 @@ LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None)
 @given(line=LINE)
-def test_round_trip(kind: str, line: str) -> None:
+def test_decode_inverts_encode(kind: str, line: str) -> None:
     tokenizer = TRAINED[kind]  # type: ignore[index]
     ids = tokenizer.encode(line)
     assert tokenizer.bos not in ids
@@ -42,7 +42,7 @@ def test_round_trip(kind: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["byte", "bpe", "unigram"])
-def test_byte_tokenizers_know_no_unknown(kind: str) -> None:
+def test_byte_level_tokenizers_have_no_unknown_token(kind: str) -> None:
     tokenizer = TRAINED[kind]  # type: ignore[index]
     assert tokenizer.unk is None
     text = "\x00\x01 \u2028\u0085\x0b\x0c 🙂 \uffff é e\u0301"
@@ -50,7 +50,7 @@ def test_byte_tokenizers_know_no_unknown(kind: str) -> None:
 
 
 @given(text=st.text(st.sampled_from("ab \t\u00a0\u0085\u2028\x0b\x0c\x1c\x1f\u3000"), max_size=20))
-def test_words_end_at_ascii_blanks_only(text: str) -> None:
+def test_split_words_splits_at_ascii_spaces_and_tabs_only(text: str) -> None:
     by_hand: list[str] = [""]
     for character in text:
         if character in " \t":
@@ -66,73 +66,75 @@ def test_words_end_at_ascii_blanks_only(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_control_symbols_in_text_are_text(kind: str) -> None:
+def test_control_symbols_in_text_are_encoded_as_text(kind: str) -> None:
     tokenizer = TRAINED[kind]  # type: ignore[index]
     again = Tokenizer.from_json(tokenizer.to_json(), tokenizer.config)
-    for one in (tokenizer, again):
+    for candidate in (tokenizer, again):
         for text in ("<s>", "</s>", "a <s> b</s>", "<s></s><s>"):
-            ids = one.encode(text)
-            assert one.bos not in ids
-            assert one.eos not in ids
+            ids = candidate.encode(text)
+            assert candidate.bos not in ids
+            assert candidate.eos not in ids
             assert len(ids) > 0
     assert again.encode("the cat <s>").tolist() == tokenizer.encode("the cat <s>").tolist()
 
 
-def test_a_control_symbol_of_the_corpus_is_an_unknown_word() -> None:
+def test_control_symbols_in_a_corpus_are_unknown_words() -> None:
     tokenizer = TRAINED["whitespace"]
     assert tokenizer.encode("<s>").tolist() == [tokenizer.unk]
     assert tokenizer.tokens([tokenizer.bos, tokenizer.eos]) == ["<s>", "</s>"]
 
 
-def test_the_unknown_word_of_the_corpus() -> None:
+def test_unknown_word_symbol_in_a_corpus_is_the_unknown_token() -> None:
     assert TRAINED["word"].encode("<unk> zebra").tolist() == [0, 0]
     named = train(Corpus.from_lines(["UNK a", "UNK b"]), TokenizerConfig(unk="UNK"))
     assert named.encode("UNK zebra <unk>").tolist() == [0, 0, 0]
     assert named.tokens([0]) == ["UNK"]
 
 
-def test_cut_offs_by_hand() -> None:
+def test_vocabulary_cut_offs_worked_by_hand() -> None:
     lines = ["a a a a b b b c c d"]  # a 4, b 3, c 2, d 1
 
-    def kept(**cut: float) -> str:
+    def vocabulary(**cut: float) -> str:
         tokenizer = train(Corpus.from_lines(lines), TokenizerConfig(**cut))  # type: ignore[arg-type]
         return "".join(tokenizer.tokens(range(1, tokenizer.vocab_size - 2)))
 
-    assert kept() == "abcd"
-    assert kept(min_count=2) == "abc"
-    assert kept(vocab_size=2) == "ab"
-    assert kept(top_percent=50) == "ab"
-    assert kept(min_count=2, vocab_size=1) == "a"
-    assert kept(min_count=2, top_percent=50) == "ab"  # of all four types, not of the three kept
-    assert kept(top_percent=1) == "a"  # one at least
+    assert vocabulary() == "abcd"
+    assert vocabulary(min_count=2) == "abc"
+    assert vocabulary(vocab_size=2) == "ab"
+    assert vocabulary(top_percent=50) == "ab"
+    assert vocabulary(min_count=2, vocab_size=1) == "a"
+    assert (
+        vocabulary(min_count=2, top_percent=50) == "ab"
+    )  # percent of all four types, not of the three above min_count
+    assert vocabulary(top_percent=1) == "a"  # at least one
 
 
-def test_equal_counts_are_cut_in_code_point_order() -> None:
+def test_vocab_size_breaks_ties_in_code_point_order() -> None:
     tokenizer = train(Corpus.from_lines(["z y x w"]), TokenizerConfig(vocab_size=2))
     assert tokenizer.tokens(range(tokenizer.vocab_size)) == ["<unk>", "w", "x", "<s>", "</s>"]
 
 
-def test_lower_casing_is_kept_in_the_file() -> None:
+def test_lower_casing_is_stored_in_the_json() -> None:
     tokenizer = train(Corpus.from_lines(["The CAT the"]), TokenizerConfig(lowercase=True))
     again = Tokenizer.from_json(tokenizer.to_json(), tokenizer.config)
     assert again.tokens(again.encode("THE Cat").tolist()) == ["the", "cat"]
     assert again.canonicalize("THE  Cat") == "the cat"
 
 
-def test_one_kind_of_file_that_the_library_reads() -> None:
+def test_tokenizer_json_adds_only_the_control_symbols() -> None:
     for tokenizer in TRAINED.values():
         document = json.loads(tokenizer.to_json())
         assert {token["content"] for token in document["added_tokens"]} == {"<s>", "</s>"}
 
 
-def test_wordpiece_calls_only_very_long_words_unknown() -> None:
+def test_wordpiece_maps_only_very_long_words_to_unknown() -> None:
     tokenizer = TRAINED["wordpiece"]
     assert tokenizer.unk not in tokenizer.encode("🙂 zebra ÿ" + "x" * 150)
     assert tokenizer.encode("a " + "x" * 300).tolist()[-1] == tokenizer.unk
 
 
 @pytest.mark.parametrize("kind", ["word", "whitespace"])
-def test_the_vocabulary_is_the_most_frequent_words_first(kind: Kind) -> None:
+def test_vocabulary_is_sorted_by_frequency(kind: Kind) -> None:
     tokenizer = TRAINED[kind]
     split = {"word": lambda line: split_words(punctuation.split(line, "<unk>")), "whitespace": split_words}[kind]
     counts = Counter(w for line in LINES for w in split(line))
@@ -141,7 +143,7 @@ def test_the_vocabulary_is_the_most_frequent_words_first(kind: Kind) -> None:
     assert set(names) == set(counts) - {"<unk>", "<s>", "</s>"}
 
 
-def test_settings_that_cannot_be() -> None:
+def test_invalid_tokenizer_settings_are_rejected() -> None:
     with pytest.raises(ConfigError, match="min-count is 0"):
         TokenizerConfig(min_count=0)
     with pytest.raises(ConfigError, match="allows no words outside"):

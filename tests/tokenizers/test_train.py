@@ -27,8 +27,8 @@ for kind in sys.argv[1:]:
 KINDS = ["bpe", "wordpiece"]
 
 
-def test_training_again_gives_the_same_file() -> None:
-    """Three processes, since hash tables are in another order in each."""
+def test_training_is_deterministic_across_processes() -> None:
+    """Three processes, because hash order differs between processes."""
     command = [sys.executable, "-c", PROGRAM, *KINDS]
     outputs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)]
     assert outputs[0].count("\n") == len(KINDS)
@@ -46,7 +46,7 @@ def test_lowercase_applies_to_the_unknown_word() -> None:
     assert encoded.count(tokenizer.unk) == 2
 
 
-def test_lowercase_applies_to_the_unknown_word_of_a_list(tmp_path: Path) -> None:
+def test_lowercase_applies_to_the_unknown_word_of_a_word_list(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("The\nUNK\ncat\n", encoding="utf-8")
     config = TokenizerConfig(unk="UNK", lowercase=True, vocab=str(tmp_path / "words.txt"))
     tokenizer = train(Corpus.from_lines(["the cat"]), config)
@@ -54,6 +54,6 @@ def test_lowercase_applies_to_the_unknown_word_of_a_list(tmp_path: Path) -> None
     assert tokenizer.unk == tokenizer.vocab["unk"]
 
 
-def test_an_unknown_word_that_lower_cases_to_a_control_symbol_is_refused() -> None:
+def test_unknown_word_lower_cased_to_a_control_symbol_is_rejected() -> None:
     with pytest.raises(ConfigError, match="unk is '<s>'"):
         train(Corpus.from_lines(["a b"]), TokenizerConfig(unk="<S>", lowercase=True))

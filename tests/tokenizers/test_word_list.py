@@ -12,7 +12,7 @@ from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, save_token
 from chainrule.tokenizers.train import train
 
 
-def listed(folder: Path, content: str | bytes, **settings: object) -> Tokenizer:
+def tokenizer_from_list(folder: Path, content: str | bytes, **settings: object) -> Tokenizer:
     path = folder / "words.txt"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return train(Corpus(), TokenizerConfig(vocab=str(path), **settings))  # type: ignore[arg-type]
@@ -22,36 +22,36 @@ def names(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.tokens(range(tokenizer.vocab_size))
 
 
-def test_the_words_of_the_file_in_its_order_and_no_others(tmp_path: Path, toy: Path) -> None:
-    made = listed(tmp_path, "dogs\nzebra\ncats\n")
-    assert names(made) == ["<unk>", "dogs", "zebra", "cats", "<s>", "</s>"]
-    assert made.encode("cats chase zebra").tolist() == [3, 0, 2]
+def test_word_list_fixes_the_vocabulary_and_its_order(tmp_path: Path, toy: Path) -> None:
+    tokenizer = tokenizer_from_list(tmp_path, "dogs\nzebra\ncats\n")
+    assert names(tokenizer) == ["<unk>", "dogs", "zebra", "cats", "<s>", "</s>"]
+    assert tokenizer.encode("cats chase zebra").tolist() == [3, 0, 2]
     config = TokenizerConfig(vocab=str(tmp_path / "words.txt"))
-    assert names(prepare_corpus(Corpus.of(toy), config).tokenizer) == names(made)
+    assert names(prepare_corpus(Corpus.of(toy), config).tokenizer) == names(tokenizer)
 
 
-def test_what_is_passed_over(tmp_path: Path) -> None:
+def test_word_list_skips_blanks_duplicates_and_control_symbols(tmp_path: Path) -> None:
     text = "\ufeff\r\nb\r\n\t \r\n a\t\r\nb\r\n<s>\r\n</s>\r\n<unk>\r\nUNK\r\na"
-    assert names(listed(tmp_path, text, unk="UNK")) == ["UNK", "b", "a", "<s>", "</s>"]
+    assert names(tokenizer_from_list(tmp_path, text, unk="UNK")) == ["UNK", "b", "a", "<s>", "</s>"]
 
 
-def test_blanks_are_space_and_tab_alone(tmp_path: Path) -> None:
-    assert names(listed(tmp_path, "New\u00a0York\n")) == ["<unk>", "New\u00a0York", "<s>", "</s>"]
+def test_word_list_strips_spaces_and_tabs_only(tmp_path: Path) -> None:
+    assert names(tokenizer_from_list(tmp_path, "New\u00a0York\n")) == ["<unk>", "New\u00a0York", "<s>", "</s>"]
     with pytest.raises(InputError, match=r"words\.txt, line 2: 'New York' is 2 words"):
-        listed(tmp_path, "a\nNew York\n")
+        tokenizer_from_list(tmp_path, "a\nNew York\n")
 
 
 @pytest.mark.parametrize("content", ["", "\n \n", "<s>\n</s>\n<unk>\n"])
-def test_an_empty_list(tmp_path: Path, content: str) -> None:
+def test_empty_word_list_is_rejected(tmp_path: Path, content: str) -> None:
     with pytest.raises(InputError, match=r"words\.txt holds no words; give a file with one word a line"):
-        listed(tmp_path, content)
+        tokenizer_from_list(tmp_path, content)
 
 
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_unreadable_word_list_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nowhere"):
         train(Corpus(), TokenizerConfig(vocab=str(tmp_path / "nowhere.txt")))
     with pytest.raises(InputError, match=r"words\.txt.*UTF-8"):
-        listed(tmp_path, b"a\n\xff\n")
+        tokenizer_from_list(tmp_path, b"a\n\xff\n")
     for name in ("a", "b"):
         (tmp_path / "many").mkdir(exist_ok=True)
         (tmp_path / "many" / name).write_text("word\n")
@@ -59,7 +59,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         train(Corpus(), TokenizerConfig(vocab=str(tmp_path / "many")))
 
 
-def test_settings_that_contradict_it(tmp_path: Path) -> None:
+def test_settings_that_contradict_a_word_list_are_rejected(tmp_path: Path) -> None:
     for cut in ({"vocab_size": 5}, {"min_count": 2}, {"top_percent": 50.0}):
         with pytest.raises(ConfigError, match="vocab fixes the vocabulary"):
             TokenizerConfig(vocab="words.txt", **cut)
@@ -67,33 +67,33 @@ def test_settings_that_contradict_it(tmp_path: Path) -> None:
         TokenizerConfig(vocab="words.txt", kind="bpe")
 
 
-def test_lower_case(tmp_path: Path) -> None:
-    made = listed(tmp_path, "The\nthe\nCat\n", lowercase=True)
-    assert names(made) == ["<unk>", "the", "cat", "<s>", "</s>"]
-    assert made.encode("THE CAT").tolist() == [1, 2]
+def test_lowercase_applies_to_a_word_list(tmp_path: Path) -> None:
+    tokenizer = tokenizer_from_list(tmp_path, "The\nthe\nCat\n", lowercase=True)
+    assert names(tokenizer) == ["<unk>", "the", "cat", "<s>", "</s>"]
+    assert tokenizer.encode("THE CAT").tolist() == [1, 2]
 
 
-def test_the_words_are_saved_and_only_the_name_of_the_file(tmp_path: Path) -> None:
-    made = listed(tmp_path, "b\na\n")
-    save_tokenizer(made, tmp_path / "kept", Origin())
+def test_saved_tokenizer_contains_the_words_of_the_list(tmp_path: Path) -> None:
+    tokenizer = tokenizer_from_list(tmp_path, "b\na\n")
+    save_tokenizer(tokenizer, tmp_path / "kept", Origin())
     (tmp_path / "words.txt").unlink()
     loaded = load_tokenizer(tmp_path / "kept")
-    assert names(loaded) == names(made)
+    assert names(loaded) == names(tokenizer)
     assert loaded.config.vocab == "words.txt"
 
 
-def test_words_never_seen_keep_a_place(tmp_path: Path, toy: Path) -> None:
+def test_words_of_the_list_missing_from_the_text_are_known(tmp_path: Path, toy: Path) -> None:
     (tmp_path / "words.txt").write_text("i\nlove\nzebras\n")
     with pytest.warns(ChainruleWarning, match="default discounts 0.5"):
         model = api.train("ngram", toy, order=2, vocab=str(tmp_path / "words.txt"))
-    found = model.evaluate(Corpus.from_lines(["i love zebras"]))
-    assert found.oov == 0
-    assert 1 < found.perplexity < float("inf")
-    # "cats", "dogs", "chase", "mice": five of the nine words of the text are not in the list.
+    evaluation = model.evaluate(Corpus.from_lines(["i love zebras"]))
+    assert evaluation.oov == 0
+    assert 1 < evaluation.perplexity < float("inf")
+    # "cats", "dogs", "chase", "mice": five of the text's nine words are not in the list.
     assert model.metrics["train_oov"] == 5
 
 
-def test_a_closed_vocabulary_must_hold_the_text(tmp_path: Path, toy: Path) -> None:
+def test_closed_vocabulary_must_contain_the_text(tmp_path: Path, toy: Path) -> None:
     (tmp_path / "words.txt").write_text("i\nlove\n")
     with pytest.raises(ConfigError, match="does not know 'cats'"):
         api.train("ngram", toy, vocab=str(tmp_path / "words.txt"), closed=True)
