@@ -66,7 +66,7 @@ def read_text(folder: Path, text: str | bytes) -> Arpa:
 
 
 def log10_scores(arpa: Arpa, sentence: str) -> list[float]:
-    """log10 p of each word and of the end."""
+    """log10 p of each word and of `</s>`."""
     lm = model_of(arpa)
     names = [arpa.unk, *arpa.words, "<s>", "</s>"]
     ids = np.array([[names.index(word) if word in names else 0 for word in [*sentence.split(), "</s>"]]])
@@ -79,8 +79,8 @@ def expect(arpa: Arpa, sentence: str, log10: list[float]) -> None:
     assert_allclose(log10_scores(arpa, sentence), log10, rtol=1e-6)
 
 
-def spelled(entries: Entries, order: int) -> str:
-    """An ARPA text of n-grams: (log10 p, log10 weight)."""
+def arpa_text(entries: Entries, order: int) -> str:
+    """The ARPA file of these n-grams: (log10 p, log10 back-off weight)."""
     by_order = [{g: v for g, v in entries.items() if len(g) == n} for n in range(1, order + 1)]
     lines = ["\\data\\", *(f"ngram {n}={len(some)}" for n, some in enumerate(by_order, start=1))]
     for n, some in enumerate(by_order, start=1):

@@ -16,7 +16,7 @@ Gram = tuple[int, ...]
 
 
 class Dictionary:
-    """log p and log α of every stored n-gram by its words; α is 1 where there is none."""
+    """log p and log α of every stored n-gram by its words; a missing α is 1."""
 
     def __init__(self, tables: BackoffTables, size: int) -> None:
         self.tables, self.order, self.size = tables, tables.order, size
@@ -40,11 +40,11 @@ class Dictionary:
         return [self.p(h, w) for w in range(self.size)]
 
     def grams(self, n: int) -> list[Gram]:
-        """The stored n-grams of one order, in the order of their rows."""
+        """The stored n-grams of one order, in row order."""
         return [gram for gram in self.log_p if len(gram) == n]
 
     def contexts(self) -> set[Gram]:
-        """Everything that some stored n-gram has as its context."""
+        """All contexts of stored n-grams."""
         return {gram[:-1] for gram in self.log_p}
 
     def followers(self, h: Gram) -> list[int]:
@@ -53,7 +53,7 @@ class Dictionary:
 
 
 def tables_of(lines: list[list[int]], vocabulary: Vocabulary, **settings: object) -> BackoffTables:
-    """The tables of lines of ids, each ended here."""
+    """Back-off tables of lines of ids; `</s>` is appended to each line."""
     ids = np.array([i for line in lines for i in (*line, vocabulary.eos)], dtype=np.int64)
     config = Config(**settings)  # type: ignore[arg-type]
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from ngram.reference import TableModel, count
 
 @dataclass(frozen=True)
 class Pair:
-    """One model, compiled and readable, and numbers to draw from."""
+    """One model in compiled and NumPy form, and a random generator."""
 
     compiled: NgramModel
     readable: TableModel
@@ -55,7 +55,7 @@ def pair_of(tables: BackoffTables, vocabulary: Vocabulary, context: Context, lay
 
 @st.composite
 def pairs(draw: st.DrawFn) -> Pair:
-    """A model of a random text, of any smoothing, order, context rule and layout, pruned at times."""
+    """A model of a random text with random smoothing, order, context rule and layout, sometimes pruned."""
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     V = draw(st.sampled_from([3, 4, 7, 30, 300]))
@@ -81,7 +81,7 @@ def level(keys: list[int], log_prob: list[float], log_backoff: list[float]) -> B
     return BackoffLevel(np.array(keys), np.array(log_prob, np.float32), np.array(log_backoff, np.float32))
 
 
-# Ids: <s> 0, </s> 1, a 2, b 3. "a b a" is stored and "b a" is not, as in files of other programs.
+# Ids: <s> 0, </s> 1, a 2, b 3. "a b a" is stored but "b a" is not, as other tools may write it.
 SMALL = BackoffTables(
     (
         level([0, 1, 2, 3], [-np.inf, -1.0, -1.25, -1.5], [-0.5, 0.0, -0.25, -0.125]),

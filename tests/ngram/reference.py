@@ -23,7 +23,7 @@ def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line
     """
     tokens = insert_bos(ids.astype(np.int32), vocabulary, context)
     levels = [_unigrams(tokens, vocabulary)]
-    rows = tokens  # rows[t]: the row of the n-gram that ends at t, −1 where there is none
+    rows = tokens  # rows[t]: row of the n-gram that ends at t, or −1
     for _ in range(2, order + 1):
         level, rows = _extend(levels[-1], rows, tokens, vocabulary)
         levels.append(level)
@@ -76,7 +76,9 @@ class TableModel(SequentialModel):
         return NgramState(np.full((rows, self.order - 1), self.vocabulary.bos, dtype=np.int64))
 
     def step(self, state: NgramState, ids: Ids) -> tuple[Floats, NgramState]:
-        """(K,) -> (K, V): the unigrams, then for each longer context its weight on all and its own on some."""
+        """(K,) -> (K, V): unigrams, then per longer context its back-off weight on all words and its stored
+        probabilities.
+        """
         tokens = self._read(state, ids[:, None])
         V, K = self.vocabulary.size, len(ids)
         log_p = np.tile(self.tables.levels[0].log_prob.astype(np.float64), (K, 1))
@@ -93,7 +95,9 @@ class TableModel(SequentialModel):
         return log_p, self._after(tokens, np.ones(K, dtype=np.int64))
 
     def score(self, batch: Batch, state: NgramState) -> tuple[Floats, NgramState]:
-        """(B, T) -> (B, T): the stored probability of the longest n-gram seen, times the weights passed by."""
+        """(B, T) -> (B, T): the stored probability of the longest match times the back-off weights of longer
+        contexts.
+        """
         tokens = self._read(state, batch.inputs)
         V, T = self.vocabulary.size, batch.inputs.shape[1]
         log_p: Floats = self.tables.levels[0].log_prob[batch.targets].astype(np.float64)
@@ -101,16 +105,16 @@ class TableModel(SequentialModel):
         contexts = [rows[:, -T:] for rows in self._contexts(tokens, reach)]
         reach = reach[:, -T:]
         for m, context in enumerate(contexts, start=1):
-            found = self.tables.levels[m].find(context, batch.targets, V)
+            is_stored = self.tables.levels[m].find(context, batch.targets, V)
             passed_by = log_p + self._backoff(m, context, reach)
-            log_p = take_or_default(self.tables.levels[m].log_prob, found, passed_by)
+            log_p = take_or_default(self.tables.levels[m].log_prob, is_stored, passed_by)
         return log_p, self._after(tokens, batch.mask.sum(axis=1))
 
     def _contexts(self, tokens: Ids, reach: Ids) -> list[Ids]:
         """Rows of the contexts of 1 to n−1 words that end at each of (B, T) tokens.
 
-        In a stream a text starts as a line does: `<s>` is read as a `</s>` that has nothing before it, since `<s>`
-        itself was seen once, where the training text starts, unless the tables say otherwise.
+        In a stream, a text starts as a line does: `<s>` is read as a `</s>` without a predecessor, because `<s>`
+        itself occurs only once, at the start of the training text, unless the tables say otherwise.
         """
         if self.context == "line" or self.tables.starts_at_bos:
             return self.tables.contexts(tokens, self.vocabulary.size)
@@ -119,7 +123,7 @@ class TableModel(SequentialModel):
         return [np.where(reach >= m, row, -1) for m, row in enumerate(rows, start=1)]
 
     def _backoff(self, m: int, context: Ids, reach: Ids) -> Floats:
-        """Log weight of contexts of m words; none where `<s>` ends the context before its m-th word."""
+        """Log back-off weight of contexts of m words; 0 where `<s>` precedes the m-th word."""
         missing = np.where(reach >= m, self.tables.log_missing, 0.0)
         return take_or_default(self.tables.levels[m - 1].log_backoff, context, missing)
 
@@ -136,14 +140,14 @@ class TableModel(SequentialModel):
 
 
 def _reach(tokens: Ids, bos: int) -> Ids:
-    """(B, T): how many words a context that ends here can have, back to the nearest `<s>`, it included."""
+    """(B, T): number of words a context ending here can have, up to and including the nearest `<s>`."""
     at = np.arange(1, tokens.shape[1] + 1)[None, :]
     last_bos = np.maximum.accumulate(np.where(tokens == bos, at, 1), axis=1)
     return at - last_bos + 1
 
 
 def _ranges(first: Ids, last: Ids) -> Ids:
-    """The numbers of all half-open ranges, end to end.
+    """All half-open ranges, concatenated.
 
     >>> _ranges(np.array([3, 7]), np.array([5, 8])).tolist()
     [3, 4, 7]
@@ -154,7 +158,7 @@ def _ranges(first: Ids, last: Ids) -> Ids:
 
 
 def spelling_log_probs(speller: Speller, spellings: Sequence[str]) -> Floats:
-    """Return what `speller.log_probs(spellings)` should be."""
+    """Expected result of `speller.log_probs(spellings)`."""
     if not spellings:
         return np.zeros(0)
     lm, vocabulary = speller.lm, speller.lm.vocabulary

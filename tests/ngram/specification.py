@@ -39,7 +39,7 @@ class Specification:
         return sum(self.count[len(h) + 1][(*h, w)] for w in self.followers[h])
 
     def p(self, h: Gram, w: int) -> float:
-        """p(w | h); h is cut to what the order allows and to the last `<s>`."""
+        """p(w | h); h is truncated to the order and to the last `<s>`."""
         h = h[len(h) - self.order + 1 :] if self.order > 1 and len(h) > self.order - 1 else h
         h = h if self.order > 1 else ()
         if -1 in h:
@@ -76,7 +76,7 @@ class Specification:
         return max(c - self._discount(len(h) + 1), 0) / total
 
     def n(self, k: int, r: int) -> int:
-        """How many k-grams were counted r times."""
+        """Number of k-grams with count r."""
         return sum(c == r for c in self.count[k].values())
 
     def _discount(self, k: int) -> float:
@@ -102,22 +102,22 @@ class Specification:
 
     def _katz(self, h: Gram, w: int) -> float:
         k = len(h) + 1
-        kept = {v: self._ratio(k, self.count[k][(*h, v)]) * self.count[k][(*h, v)] for v in self.followers[h]}
-        total = self.total(h) + (abs(sum(kept.values()) - self.total(h)) < 1e-9)
-        p = {v: value / total for v, value in kept.items()}
-        left = 1 - sum(p.values())
+        discounted = {v: self._ratio(k, self.count[k][(*h, v)]) * self.count[k][(*h, v)] for v in self.followers[h]}
+        total = self.total(h) + (abs(sum(discounted.values()) - self.total(h)) < 1e-9)
+        p = {v: value / total for v, value in discounted.items()}
+        left_over = 1 - sum(p.values())
         unseen = [v for v in self.words if v not in p]
         if not h:
             heirs = unseen or self.words
-            return p.get(w, 0.0) + left / len(heirs) * (w in heirs)
+            return p.get(w, 0.0) + left_over / len(heirs) * (w in heirs)
         if not unseen:
             return p[w] / sum(p.values())
         if w in p:
             return p[w]
-        return left * self._p(h[1:], w) / sum(self._p(h[1:], v) for v in unseen)
+        return left_over * self._p(h[1:], w) / sum(self._p(h[1:], v) for v in unseen)
 
 
 def contexts(lines: list[list[int]]) -> set[Gram]:
-    """Every beginning of every line, and of every line turned round, which mostly was never seen."""
+    """All prefixes of every line and of every reversed line, most of which are unseen."""
     both = [[-1, *line] for line in lines] + [[-1, *reversed(line)] for line in lines]
     return {tuple(line[:end]) for line in both for end in range(1, len(line) + 1)}

@@ -30,9 +30,8 @@ VOCABULARY = Vocabulary(size=5, bos=3, eos=4, unk=0)
 NORMALIZED = [smoothing for smoothing in SMOOTHINGS if smoothing != "stupid-backoff"]
 INF = float("inf")
 
-# Powers of ten, so that every logarithm is a whole number: p(<unk>) = 10^-3, p(a) = 10^-1, p(b) = 0,
-# p(a | <s>) = 10^-2 and p(</s> | a) = p(</s> | b) = 1, one of them rounded up; the context <s> weighs 10^-1,
-# a weighs 0, all others 1.
+# Powers of ten, so that all logarithms are integers: p(<unk>) = 10^-3, p(a) = 10^-1, p(b) = 0, p(a | <s>) = 10^-2
+# and p(</s> | a) = p(</s> | b) = 1, one of them rounded up; back-off weights: <s> 10^-1, a 0, all others 1.
 TEXT = r"""\data\
 ngram 1=5
 ngram 2=3
@@ -67,7 +66,7 @@ def powers_of_ten(vocabulary: Vocabulary = VOCABULARY) -> NgramModel:
 
 
 def estimated(lines: list[list[int]], order: int, smoothing: Smoothing, words: int = 6) -> NgramModel:
-    """A model of lines over the ids 0 … words, 0 unknown, `<s>` and `</s>` last."""
+    """A model of lines over the ids 0 … words; 0 is unknown, `<s>` and `</s>` come last."""
     vocabulary = Vocabulary(words + 3, bos=words + 1, eos=words + 2, unk=0)
     ids = np.array([i for line in lines for i in [*line, vocabulary.eos]])
     counts = count(ids, order, vocabulary)
@@ -94,7 +93,7 @@ def reread(lm: NgramModel, path: Path) -> NgramModel:
 
 
 def random_lines(seed: int, lines: int = 30) -> list[list[int]]:
-    """Word i about twice as often as word i + 1, so that counts differ."""
+    """Word i about twice as frequent as word i + 1, so that counts differ."""
     rng = np.random.default_rng(seed)
     return [np.minimum(rng.geometric(0.5, rng.integers(4, 9)) - 1, 6).tolist() for _ in range(lines)]
 
@@ -105,28 +104,28 @@ def random_targets(lm: NgramModel) -> Ids:
     return rng.choice(predictable, size=(20, 15))
 
 
-def test_a_small_file_letter_by_letter(tmp_path: Path) -> None:
+def test_arpa_writer_output_matches_exactly(tmp_path: Path) -> None:
     write(powers_of_ten(), NAMES, tmp_path / "new" / "small.arpa")
     assert (tmp_path / "new" / "small.arpa").read_text() == TEXT
 
 
-def test_a_closed_vocabulary_has_no_unknown_word(tmp_path: Path) -> None:
+def test_arpa_writer_omits_unk_for_a_closed_vocabulary(tmp_path: Path) -> None:
     closed = Vocabulary(size=5, bos=3, eos=4, unk=0, closed=True)
     write(powers_of_ten(closed), NAMES, tmp_path / "closed.arpa")
     expected = TEXT.replace("ngram 1=5", "ngram 1=4").replace("-3\t<unk>\t0\n", "")
     assert (tmp_path / "closed.arpa").read_text() == expected
 
 
-def test_no_written_context_is_missing_when_the_unknown_word_is_left_out(tmp_path: Path) -> None:
-    closed = Vocabulary(size=5, bos=3, eos=4, unk=1, closed=True)  # here "a" is the unknown word
+def test_arpa_writer_omits_ngrams_of_the_excluded_unknown_word(tmp_path: Path) -> None:
+    closed = Vocabulary(size=5, bos=3, eos=4, unk=1, closed=True)  # "a" is the unknown word
     write(powers_of_ten(closed), ["x", "<unk>", "b", "<s>", "</s>"], tmp_path / "closed.arpa")
     assert "<unk>" not in (tmp_path / "closed.arpa").read_text()
     assert len(read(tmp_path / "closed.arpa").tables.levels[1]) == 1  # b </s>
 
 
-@pytest.mark.parametrize(("given", "written"), [("<OOV>", "<unk>"), ("<UNK>", "<UNK>")])
-def test_control_symbols_get_the_names_of_the_format(tmp_path: Path, given: str, written: str) -> None:
-    write(powers_of_ten(), [given, "a", "b", "[BOS]", "[EOS]"], tmp_path / "small.arpa")
+@pytest.mark.parametrize(("unk_name", "written"), [("<OOV>", "<unk>"), ("<UNK>", "<UNK>")])
+def test_arpa_writer_uses_standard_control_symbols(tmp_path: Path, unk_name: str, written: str) -> None:
+    write(powers_of_ten(), [unk_name, "a", "b", "[BOS]", "[EOS]"], tmp_path / "small.arpa")
     assert (tmp_path / "small.arpa").read_text() == TEXT.replace("<unk>", written)
 
 
@@ -134,7 +133,7 @@ def test_control_symbols_get_the_names_of_the_format(tmp_path: Path, given: str,
     ("name", "magic", "unpack"),
     [("m.arpa.gz", b"\x1f\x8b", gzip.decompress), ("m.arpa.XZ", b"\xfd7zXZ", lzma.decompress)],
 )
-def test_packed_by_suffix(
+def test_arpa_writer_compresses_by_suffix_reproducibly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, magic: bytes, unpack: Callable[[bytes], bytes]
 ) -> None:
     monkeypatch.setattr(time, "time", itertools.count(1_000_000_000).__next__)
@@ -148,57 +147,59 @@ def test_packed_by_suffix(
 
 
 @pytest.mark.parametrize("name", ["", "two words", "tab\there", "line\nend", "carriage\rreturn", "nul\0", "\ud800"])
-def test_a_name_that_is_no_word_is_named(tmp_path: Path, name: str) -> None:
+def test_arpa_writer_rejects_names_that_are_not_words(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="name of id 2 is ") as caught:
         write(powers_of_ten(), ["<unk>", "a", name, "<s>", "</s>"], tmp_path / "m.arpa")
     assert repr(name) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_words_of_other_blanks_survive(tmp_path: Path) -> None:
-    odd = ["<unk>", "a\u00a0b", "c\u2028d\x0c\x0b\x85", "<s>", "</s>"]
-    write(powers_of_ten(), odd, tmp_path / "m.arpa")
-    assert read(tmp_path / "m.arpa").words == odd[1:3]
+def test_arpa_round_trips_words_with_unicode_spaces(tmp_path: Path) -> None:
+    names = ["<unk>", "a\u00a0b", "c\u2028d\x0c\x0b\x85", "<s>", "</s>"]
+    write(powers_of_ten(), names, tmp_path / "m.arpa")
+    assert read(tmp_path / "m.arpa").words == names[1:3]
 
 
-def test_two_ids_of_one_name(tmp_path: Path) -> None:
+def test_arpa_writer_rejects_duplicate_names(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ids 1 and 2 are both named 'a'"):
         write(powers_of_ten(), ["<unk>", "a", "a", "<s>", "</s>"], tmp_path / "m.arpa")
     with pytest.raises(InputError, match="ids 1 and 3 are both named '<s>'"):
         write(powers_of_ten(), ["<unk>", "<s>", "b", "[BOS]", "</s>"], tmp_path / "m.arpa")
 
 
-def test_names_of_another_vocabulary(tmp_path: Path) -> None:
+def test_arpa_writer_rejects_a_wrong_number_of_names(tmp_path: Path) -> None:
     with pytest.raises(VocabularyError, match="5 ids but 4 have names"):
         write(powers_of_ten(), NAMES[:4], tmp_path / "m.arpa")
 
 
-def test_what_the_format_cannot_hold(tmp_path: Path) -> None:
+def test_arpa_writer_rejects_models_the_format_cannot_hold(tmp_path: Path) -> None:
     tables = powers_of_ten().tables
-    scores = BackoffTables(tables.levels, log_missing=-0.5)  # a weight of contexts that are not stored
+    scores = BackoffTables(tables.levels, log_missing=-0.5)  # a back-off weight for unseen contexts
     with pytest.raises(ConfigError, match="a score, not a probability"):
         write(NgramModel.from_tables(scores, VOCABULARY, is_normalized=False), NAMES, tmp_path / "m.arpa")
     with pytest.raises(ConfigError, match="stream n-gram cannot become ARPA"):
         write(NgramModel.from_tables(tables, VOCABULARY, context="stream"), NAMES, tmp_path / "m.arpa")
 
 
-def fail(*_: Any) -> None:
+def raise_disk_full(*_: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.parametrize("function", ["os.fsync", "chainrule.storage.atomic._exchange"])
-def test_the_old_file_survives_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_arpa_writer_keeps_the_old_file_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     path = tmp_path / "m.arpa"
     path.write_text("old")
     with monkeypatch.context() as patch:
-        patch.setattr(function, fail)
+        patch.setattr(function, raise_disk_full)
         with pytest.raises(ChainruleError, match=r"cannot write .*No space"):
             write(powers_of_ten(), NAMES, path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_old_file_survives_an_interruption(tmp_path: Path) -> None:
+def test_arpa_writer_keeps_the_old_file_when_interrupted(tmp_path: Path) -> None:
     def interrupt(what: str, done: int, total: int | None) -> None:
         if what == "writing 2-grams":
             raise KeyboardInterrupt
@@ -211,42 +212,42 @@ def test_the_old_file_survives_an_interruption(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_or_device_is_not_replaced(tmp_path: Path) -> None:
+def test_arpa_writer_refuses_folders_and_devices(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(UsageError, match="not a file"):
             write(powers_of_ten(), NAMES, path)
 
 
-def test_progress_reaches_its_end(tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
-    write(powers_of_ten(), NAMES, tmp_path / "m.arpa", lambda *call: seen.append(call))
-    assert ("writing 1-grams", 5, 5) in seen
-    assert seen[-1] == ("writing 2-grams", 3, 3)
+def test_arpa_writer_reports_progress_to_the_end(tmp_path: Path) -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    write(powers_of_ten(), NAMES, tmp_path / "m.arpa", lambda *call: calls.append(call))
+    assert ("writing 1-grams", 5, 5) in calls
+    assert calls[-1] == ("writing 2-grams", 3, 3)
 
 
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
 @pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("smoothing", NORMALIZED)
-def test_every_smoothing_reads_back(tmp_path: Path, smoothing: Smoothing, order: int) -> None:
+def test_arpa_round_trips_every_smoothing(tmp_path: Path, smoothing: Smoothing, order: int) -> None:
     lm = estimated(random_lines(seed=order), order, smoothing)
     again = reread(lm, tmp_path / "m.arpa")
     targets = random_targets(lm)
     assert_allclose(scores(again, targets), scores(lm, targets), rtol=1e-6)
     for ours, theirs in zip(lm.tables.levels, again.tables.levels, strict=True):
         assert_array_equal(theirs.key, ours.key)
-        assert_array_equal(theirs.log_prob, ours.log_prob)  # bit by bit
+        assert_array_equal(theirs.log_prob, ours.log_prob)  # bit for bit
         assert_array_equal(theirs.log_backoff, ours.log_backoff)
 
 
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
-def test_lines_in_any_order_are_one_model(tmp_path: Path) -> None:
+def test_arpa_line_order_does_not_matter(tmp_path: Path) -> None:
     lm = estimated(random_lines(seed=1), 4, "modified-kneser-ney")
     write(lm, names_of(lm), tmp_path / "m.arpa")
     head, *sections = (tmp_path / "m.arpa").read_text().split("\n\n")
     end = sections.pop()
-    for is_reversed in (False, True):  # by the last word, then the one before it …, as KenLM does
-        mixed = [sections[0]]  # which numbers the words
+    for is_reversed in (False, True):  # sorted by the last word, then the one before it, …, as KenLM does
+        mixed = [sections[0]]  # the order of unigrams defines the ids
         for section in sections[1:]:
             mark, *entries = section.split("\n")
             entries.sort(key=lambda entry: entry.split("\t")[1].split(" ")[::-1], reverse=is_reversed)
@@ -265,7 +266,9 @@ def test_lines_in_any_order_are_one_model(tmp_path: Path) -> None:
     order=st.integers(1, 4),
     smoothing=st.sampled_from(NORMALIZED),
 )
-def test_any_corpus_reads_back(tmp_path: Path, lines: list[list[int]], order: int, smoothing: Smoothing) -> None:
+def test_arpa_round_trips_any_corpus(
+    tmp_path: Path, lines: list[list[int]], order: int, smoothing: Smoothing
+) -> None:
     lm = estimated(lines, order, smoothing)
     again = reread(lm, tmp_path / "m.arpa")
     targets = random_targets(lm)

@@ -78,8 +78,8 @@ def foreign_files(folder: Path) -> list[Path]:
 
 
 @pytest.mark.data
-def test_distributions_of_other_tools_sum_to_one(tmp_path: Path) -> None:
-    """Of the file that CHAINRULE_ARPA names; where it names none, of two small ones in the style of other tools."""
+def test_arpa_distributions_of_other_tools_sum_to_one(tmp_path: Path) -> None:
+    """The file named by CHAINRULE_ARPA, or two small files in the style of other tools."""
     for path in foreign_files(tmp_path):
         lm = model_of(read(path))
         rng = np.random.default_rng(1)
@@ -91,7 +91,7 @@ def test_distributions_of_other_tools_sum_to_one(tmp_path: Path) -> None:
             log_p, state = lm.step(state, np.array(probable))
 
 
-def test_the_small_files_are_one_model(tmp_path: Path) -> None:
+def test_kenlm_and_srilm_files_are_the_same_model(tmp_path: Path) -> None:
     for name, text in (("kenlm", KENLM_STYLE), ("srilm", SRILM_STYLE)):
         (tmp_path / name).write_text(text)
         arpa = read(tmp_path / name)
@@ -118,7 +118,7 @@ def sentence_scores(lm: NgramModel, ids: Ids) -> Floats:
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_penn_treebank_reads_back(data_folder: Path, tmp_path: Path) -> None:
+def test_arpa_round_trips_the_penn_treebank_model(data_folder: Path, tmp_path: Path) -> None:
     train, test = (data_folder / "ptb" / f"ptb.{split}.txt" for split in ("train", "test"))
     words = sorted(set(train.read_text(encoding="utf-8").split()) - {"<unk>"})
     names = ["<unk>", *words, "<s>", "</s>"]
@@ -130,5 +130,5 @@ def test_penn_treebank_reads_back(data_folder: Path, tmp_path: Path) -> None:
     assert arpa.words == words
     assert arpa.has_unk
     scores = sentence_scores(lm, encode(test, ids))
-    assert len(scores) == 3761  # the lines of ptb.test.txt
+    assert len(scores) == 3761  # lines of ptb.test.txt
     assert_allclose(sentence_scores(model_of(arpa), encode(test, ids)), scores, rtol=1e-5)

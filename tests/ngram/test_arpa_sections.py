@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from chainrule.errors import ChainruleWarning, InputError
-from ngram.arpa_files import PRUNED, TINY, Entries, log10_scores, read_text, spelled
+from ngram.arpa_files import PRUNED, TINY, Entries, arpa_text, log10_scores, read_text
 
 FAULTS = [
-    # what, instead of what, line, message
+    # replacement, original, line, message
     ("ngram 1=-5", "ngram 1=5", 2, "'ngram 1=-5' is not a count"),
     ("ngram 1=1e3", "ngram 1=5", 2, "is not a count"),
     ("ngram 1=" + "9" * 5000, "ngram 1=5", 2, "is not a count"),
@@ -59,7 +59,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("wrong", "right", "line", "message"), FAULTS, ids=[repr(f[0][:20]) for f in FAULTS])
-def test_faults_have_their_line(tmp_path: Path, wrong: str, right: str, line: int, message: str) -> None:
+def test_arpa_reader_reports_the_line_of_an_error(
+    tmp_path: Path, wrong: str, right: str, line: int, message: str
+) -> None:
     text = TINY.replace(right, wrong, 1)
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         read_text(tmp_path, text)
@@ -84,26 +86,26 @@ def test_faults_have_their_line(tmp_path: Path, wrong: str, right: str, line: in
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )
-def test_whole_files_that_are_none(tmp_path: Path, text: bytes, message: str) -> None:
+def test_arpa_reader_rejects_files_that_are_not_arpa(tmp_path: Path, text: bytes, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         read_text(tmp_path, text)
 
 
-def test_among_many_the_later_of_two_is_refused(tmp_path: Path) -> None:
+def test_arpa_reader_reports_duplicate_ngrams_with_both_lines(tmp_path: Path) -> None:
     words = [f"w{i % 499}" for i in range(500)]
     text = "\n".join(["\\data\\", "ngram 1=500", "\\1-grams:", *(f"-3 {word}" for word in words), "\\end\\"])
     with pytest.raises(InputError, match="line 503: the same n-gram as in line 4"):
         read_text(tmp_path, text)
 
 
-def test_the_highest_order_there_is(tmp_path: Path) -> None:
+def test_arpa_reader_accepts_orders_up_to_32(tmp_path: Path) -> None:
     entries: Entries = {("</s>",): (-0.5, 0.0), ("a",): (-0.5, 0.0), ("a",) * 32: (-0.1, 0.0)}
-    assert read_text(tmp_path, spelled(entries, 32)).tables.order == 32
+    assert read_text(tmp_path, arpa_text(entries, 32)).tables.order == 32
     with pytest.raises(InputError, match="line 34: order 33 is above 32"):
-        read_text(tmp_path, spelled(entries, 33))
+        read_text(tmp_path, arpa_text(entries, 33))
 
 
-# Of a process of its own: the compiled reader's memory is not Python's, and a peak only rises.
+# In a separate process: the compiled reader's memory is not Python's, and the peak only rises.
 REFUSED = """
 import resource, sys
 from pathlib import Path
@@ -117,31 +119,31 @@ except InputError as error:
 """
 
 
-def refused_within(mebibytes: float, path: Path) -> str:
-    """The message of the error, the peak of memory having grown by less than this."""
+def read_error_within(mebibytes: float, path: Path) -> str:
+    """The error message of reading the file; the memory peak must grow by less than this."""
     command = [sys.executable, "-c", REFUSED, str(path)]
-    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    kibibytes, message = shown.split(" ", 1)
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    kibibytes, message = output.split(" ", 1)
     assert int(kibibytes) < mebibytes * 2**10
     return message
 
 
-def test_a_claim_takes_no_memory(tmp_path: Path) -> None:
+def test_arpa_reader_does_not_allocate_claimed_counts(tmp_path: Path) -> None:
     (tmp_path / "model.arpa").write_text(re.sub("=[0-9]", "=1000000000000", TINY))
-    assert "line 2 counts 1000000000000 1-grams" in refused_within(8, tmp_path / "model.arpa")
+    assert "line 2 counts 1000000000000 1-grams" in read_error_within(8, tmp_path / "model.arpa")
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("line", [1, 14])
-def test_a_long_line_takes_no_memory(tmp_path: Path, line: int, is_packed: bool) -> None:
+def test_arpa_reader_rejects_long_lines_in_bounded_memory(tmp_path: Path, line: int, is_packed: bool) -> None:
     lines = TINY.encode().split(b"\n")
     lines[line - 1] = b"-0.2 " + b"a" * 40_000_000
     text = b"\n".join(lines)
     (tmp_path / "model.arpa").write_bytes(gzip.compress(text, 1) if is_packed else text)
-    assert f"line {line}: longer than 1048576 bytes" in refused_within(16, tmp_path / "model.arpa")
+    assert f"line {line}: longer than 1048576 bytes" in read_error_within(16, tmp_path / "model.arpa")
 
 
-Edit = tuple[int, int, bytes]  # at this byte, instead of so many, this
+Edit = tuple[int, int, bytes]  # position, number of bytes removed, inserted bytes
 
 
 def edited(text: bytes, edits: Sequence[Edit], length: int) -> bytes:
@@ -164,7 +166,7 @@ PIECES = st.one_of(
 )
 @example(edits=[], length=1 << 20, text=TINY.encode())
 @example(edits=[(TINY.index("-0.5"), 1, b"")], length=1 << 20, text=TINY.encode())
-def test_an_edited_file_is_a_model_or_an_error(tmp_path: Path, edits: list[Edit], length: int, text: bytes) -> None:
+def test_edited_arpa_file_is_read_or_rejected(tmp_path: Path, edits: list[Edit], length: int, text: bytes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         try:
@@ -178,6 +180,6 @@ def test_an_edited_file_is_a_model_or_an_error(tmp_path: Path, edits: list[Edit]
     assert not np.isnan(log10_scores(arpa, "a b c a")).any()
 
 
-def test_the_unedited_files_are_models(tmp_path: Path) -> None:
-    """Or the test above would show nothing."""
+def test_unedited_arpa_files_are_valid(tmp_path: Path) -> None:
+    """Otherwise the previous test would be vacuous."""
     assert {read_text(tmp_path, text).tables.order for text in (TINY, PRUNED)} == {3, 4}

@@ -41,7 +41,7 @@ def rows_of(lm: NgramModel, rows: list[list[int]]) -> Batch:
 @cache
 def trained(smoothing: str, order: int, context: Context = "line", prune: tuple[int, ...] = ()) -> Model:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ChainruleWarning)  # small texts make discounts fall back
+        warnings.simplefilter("ignore", ChainruleWarning)  # small texts use default discounts
         return chainrule.train(
             "ngram",
             Corpus.from_lines(text_lines()),
@@ -63,7 +63,7 @@ def in_ids(model: Model, line: str) -> list[int]:
 
 
 def unseen_rows(model: Model) -> Batch:
-    """Lines of the text, lines of other words in other order, an empty one."""
+    """Training lines, unseen lines, and an empty line."""
     lines = [*text_lines()[:5], "h g f e d c b a", "a a a a", "zebra a zebra", "", "b c"]
     return rows_of(cast(NgramModel, model.lm), [in_ids(model, line) for line in lines])
 
@@ -73,14 +73,12 @@ def trace_of(model: Model, batch: Batch) -> BackoffTrace:
     return trace_backoff(lm, batch, lm.start(len(batch.inputs)))
 
 
-def test_the_toy_by_hand() -> None:
+def test_backoff_trace_worked_by_hand() -> None:
     # Stupid backoff, weight 0.4. Unigrams: i 2, love 2, cats 2, dogs 1, chase 1, mice 1, </s> 3: 12 in all.
     model = chainrule.train("ngram", Corpus.from_lines(TOY), order=3, smoothing="stupid-backoff")
     batch = rows_of(cast(NgramModel, model.lm), [in_ids(model, "i love mice")])
     trace = trace_of(model, batch)
-    # i: "<s> i" twice in three lines, and nothing stands before <s>. love: "<s> i love" always.
-    # mice: after "i love" cats and dogs only, after "love" likewise, so 1/12 with two weights passed by.
-    # </s>: "love mice" was never seen; "mice </s>" always, with the weight of a context that is missing.
+    # i: "<s> i" in two of three lines, and nothing precedes <s>. love: always after "<s> i".
     assert trace.matched.tolist() == [[2, 3, 1, 2]]
     assert trace.reason.tolist() == [[LINE_START, FULL_ORDER, WORD_NOT_STORED, CONTEXT_NOT_STORED]]
     weight = math.log(0.4)
@@ -90,7 +88,7 @@ def test_the_toy_by_hand() -> None:
     assert trace.is_stored[0].tolist() == [[True, False], [True, True], [True, True], [True, False]]
 
 
-def test_reasons_are_words() -> None:
+def test_backoff_reasons_have_descriptions() -> None:
     assert len(REASONS) == 4
     assert REASONS[WORD_NOT_STORED] == "backed off: context seen, word not seen after it"
     assert REASONS[CONTEXT_NOT_STORED] == "backed off: context not seen"
@@ -100,7 +98,7 @@ def test_reasons_are_words() -> None:
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_put_together_again_it_is_the_score(smoothing: str, order: int, context: Context) -> None:
+def test_backoff_trace_reproduces_the_score(smoothing: str, order: int, context: Context) -> None:
     model = trained(smoothing, order, context)
     batch = unseen_rows(model)
     lm = cast(NgramModel, model.lm)
@@ -109,23 +107,23 @@ def test_put_together_again_it_is_the_score(smoothing: str, order: int, context:
 
 
 @pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "katz", "stupid-backoff"])
-def test_so_it_is_with_pruned_tables(smoothing: str) -> None:
+def test_backoff_trace_reproduces_scores_of_pruned_tables(smoothing: str) -> None:
     model = trained(smoothing, 4, "line", (0, 1, 2))
     batch = unseen_rows(model)
     lm = cast(NgramModel, model.lm)
     scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
     trace = trace_of(model, batch)
     assert_array_equal(trace.log_prob[batch.mask], scores[batch.mask])
-    assert trace.matched[batch.mask].max() < 4  # hardly a 4-gram of this text comes three times
+    assert trace.matched[batch.mask].max() < 4  # few 4-grams of this text occur three times
 
 
-def test_what_occurs_may_not_be_stored() -> None:
-    # Bigrams and trigrams that come once are dropped: "b c", "c </s>", "a b c" and "b c </s>" are only in the text.
+def test_backoff_trace_reports_pruned_ngrams_as_not_stored() -> None:
+    # Bigrams and trigrams with count 1 are pruned: "b c", "c </s>", "a b c" and "b c </s>".
     lines = ["a b c", "a b d", "a b d"]
     model = chainrule.train("ngram", Corpus.from_lines(lines), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
     trace = trace_of(model, rows_of(cast(NgramModel, model.lm), [in_ids(model, "a b c")]))
     assert trace.matched.tolist() == [[2, 3, 1, 1]]
-    # c: "b" has "b d" after it. </s>: nothing is stored after "c", though the text went on there.
+    # c: "b d" is stored after "b". </s>: nothing is stored after "c".
     assert [REASONS[why] for why in trace.reason[0]] == [
         "beginning of the line: no more words before it",
         "full order: the model has no longer n-grams",
@@ -134,8 +132,8 @@ def test_what_occurs_may_not_be_stored() -> None:
     ]
 
 
-def counted(order: int, context: Context) -> set[tuple[str, ...]]:
-    """Every n-gram of the text up to this order, `<s>` once before it, counted without the model's help."""
+def ngrams_of_text(order: int, context: Context) -> set[tuple[str, ...]]:
+    """All n-grams of the text up to this order, with one leading `<s>`, counted independently of the model."""
     lines = [[*line.split(), "</s>"] for line in text_lines()]
     rows = lines if context == "line" else [[token for line in lines for token in line]]
     full = [["<s>", *row] for row in rows]
@@ -146,18 +144,18 @@ def counted(order: int, context: Context) -> set[tuple[str, ...]]:
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("order", [2, 4])
-def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
+def test_backoff_trace_matches_an_independent_count(order: int, context: Context) -> None:
     model = trained("witten-bell", order, context)
     batch = unseen_rows(model)
-    trace, seen = trace_of(model, batch), counted(order, context)
-    followed = {ngram[:-1] for ngram in seen}
+    trace, ngrams = trace_of(model, batch), ngrams_of_text(order, context)
+    followed = {ngram[:-1] for ngram in ngrams}
     names = model.tokenizer.tokens(range(model.tokenizer.vocab_size))
     for b, t in np.argwhere(batch.mask):
         start = "<s>" if context == "line" else "</s>"  # a text starts as a line does
         before = [start, *(names[i] for i in batch.targets[b, :t])]
         word = names[batch.targets[b, t]]
         lengths = [n for n in range(1, order + 1) if n - 1 <= len(before)]
-        longest = max((n for n in lengths if (*before[len(before) - n + 1 :], word) in seen), default=1)
+        longest = max((n for n in lengths if (*before[len(before) - n + 1 :], word) in ngrams), default=1)
         assert trace.matched[b, t] == longest
         if longest == order:
             expected = FULL_ORDER
@@ -168,33 +166,33 @@ def test_what_was_seen_by_a_second_count(order: int, context: Context) -> None:
         assert trace.reason[b, t] == expected, (before, word)
 
 
-def test_a_text_in_two_pieces_is_the_text() -> None:
+def test_backoff_trace_continues_from_a_state() -> None:
     model = trained("modified-kneser-ney", 3, "stream")
     lm = cast(NgramModel, model.lm)
-    whole = rows_of(lm, [[*in_ids(model, "a b c"), *in_ids(model, "c b a")]])
-    first = Batch(whole.inputs[:, :3], whole.targets[:, :3], whole.mask[:, :3])
-    second = Batch(whole.inputs[:, 3:], whole.targets[:, 3:], whole.mask[:, 3:])
+    full_text = rows_of(lm, [[*in_ids(model, "a b c"), *in_ids(model, "c b a")]])
+    first = Batch(full_text.inputs[:, :3], full_text.targets[:, :3], full_text.mask[:, :3])
+    second = Batch(full_text.inputs[:, 3:], full_text.targets[:, 3:], full_text.mask[:, 3:])
     _, state = lm.score(first, lm.start(1))
     pieces = [trace_backoff(lm, first, lm.start(1)), trace_backoff(lm, second, state)]
-    together = trace_backoff(lm, whole, lm.start(1))
+    together = trace_backoff(lm, full_text, lm.start(1))
     for name in ("matched", "stored", "weights", "is_stored", "reason"):
         parts = [cast(Any, getattr(piece, name)) for piece in pieces]
         assert_array_equal(np.concatenate(parts, axis=1), getattr(together, name))
 
 
-def test_lines_in_one_row_start_anew() -> None:
+def test_backoff_trace_restarts_at_each_line() -> None:
     model = trained("katz", 4, "line")
     lm = cast(NgramModel, model.lm)
-    one, other = in_ids(model, "a b c d"), in_ids(model, "e f")
-    apart = trace_of(model, rows_of(lm, [one, other]))
-    joined = trace_of(model, rows_of(lm, [[*one, *other]]))
-    assert_array_equal(joined.matched[0, len(one) :], apart.matched[1, : len(other)])
-    assert_array_equal(joined.reason[0, len(one) :], apart.reason[1, : len(other)])
-    assert joined.reason[0, len(one)] in (LINE_START, WORD_NOT_STORED, CONTEXT_NOT_STORED)
+    first, second = in_ids(model, "a b c d"), in_ids(model, "e f")
+    apart = trace_of(model, rows_of(lm, [first, second]))
+    joined = trace_of(model, rows_of(lm, [[*first, *second]]))
+    assert_array_equal(joined.matched[0, len(first) :], apart.matched[1, : len(second)])
+    assert_array_equal(joined.reason[0, len(first) :], apart.reason[1, : len(second)])
+    assert joined.reason[0, len(first)] in (LINE_START, WORD_NOT_STORED, CONTEXT_NOT_STORED)
 
 
-def test_a_trigram_whose_bigram_is_missing() -> None:
-    # Files of other programs may hold "a b a" and not "b a". Ids: <s> 0, </s> 1, a 2, b 3.
+def test_backoff_trace_with_a_missing_suffix_bigram() -> None:
+    # Other tools may write "a b a" without "b a". Ids: <s> 0, </s> 1, a 2, b 3.
     def level(keys: list[int], log_prob: list[float], log_backoff: list[float]) -> BackoffLevel:
         return BackoffLevel(np.array(keys), np.array(log_prob), np.array(log_backoff))
 
@@ -214,7 +212,7 @@ def test_a_trigram_whose_bigram_is_missing() -> None:
     assert_array_equal(trace.log_prob, lm.score(batch, lm.start(1))[0])
 
 
-def test_order_one_has_nothing_to_back_off_to() -> None:
+def test_backoff_trace_of_a_unigram_model() -> None:
     trace = trace_of(trained("laplace", 1), unseen_rows(trained("laplace", 1)))
     ones: Ids = np.ones_like(trace.matched)
     assert_array_equal(trace.matched, ones)

@@ -14,7 +14,7 @@ from ngram.reference import count
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 
 
-def test_the_worked_example() -> None:
+def test_count_trie_arrays_worked_by_hand() -> None:
     # i=1 love=2 cats=3, two lines: i love cats / i love
     arrays = oov_speller.counts_to_arrays(count(np.array([1, 2, 3, 5, 1, 2, 5]), 3, WORDS))
     assert {name: array.tolist() for name, array in arrays.items() if array.size} == {
@@ -44,14 +44,14 @@ def check_round_trip(counts: Counts) -> None:
     order=st.integers(1, 4),
     times=st.sampled_from([1, 254, 255, 256, 1000]),
 )
-def test_counts_are_rebuilt(lines: list[list[int]], order: int, times: int) -> None:
+def test_count_trie_round_trips(lines: list[list[int]], order: int, times: int) -> None:
     ids = [i for line in lines * times for i in (*line, WORDS.eos)]
     check_round_trip(count(np.array(ids, dtype=np.int64), order, WORDS))
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(256, "uint8"), (257, "uint16"), (70_000, "uint32")])
-def test_ids_have_the_smallest_type(size: int, dtype: str) -> None:
-    """The first id has every other one as its successor: more children than fit into a byte."""
+def test_count_trie_uses_the_smallest_integer_type(size: int, dtype: str) -> None:
+    """The first id is followed by all others: more children than fit into one byte."""
     vocabulary = Vocabulary(size=size, bos=size - 2, eos=size - 1, unk=size - 3)
     lines = [(0, last, size - 1) for last in range(0, size - 3, 1 + size // 1000)]
     counts = count(np.array(lines).ravel(), 3, vocabulary)

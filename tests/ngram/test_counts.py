@@ -11,20 +11,20 @@ from chainrule.ngram.smoothing import Counts, insert_bos
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
 
 
-def spelled(counts: Counts) -> dict[tuple[int, ...], int]:
-    """Every counted n-gram in words, by following context rows down."""
-    found: dict[tuple[int, ...], int] = {}
+def ngram_counts(counts: Counts) -> dict[tuple[int, ...], int]:
+    """Every counted n-gram as a tuple of words, following the context rows."""
+    totals: dict[tuple[int, ...], int] = {}
     names: list[tuple[int, ...]] = [()]
     for k, level in enumerate(counts.levels):
         names = [(*names[c], int(w)) for c, w in zip(level.context, level.word, strict=True)]
-        found |= {n: int(c) for n, c in zip(names, level.count, strict=True) if k or c}
-    return found
+        totals |= {n: int(c) for n, c in zip(names, level.count, strict=True) if k or c}
+    return totals
 
 
-def test_the_worked_example() -> None:
+def test_count_worked_by_hand() -> None:
     # i=1 love=2 cats=3, two lines: i love cats / i love
     counts = count(np.array([1, 2, 3, 5, 1, 2, 5]), 3, WORDS)
-    assert spelled(counts) == {
+    assert ngram_counts(counts) == {
         (1,): 2,
         (2,): 2,
         (3,): 1,
@@ -46,7 +46,7 @@ def test_the_worked_example() -> None:
     order=st.integers(1, 4),
     context=st.sampled_from(["line", "stream"]),
 )
-def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, context: Context) -> None:
+def test_count_equals_a_naive_count(lines: list[list[int]], order: int, context: Context) -> None:
     texts = [[4, *line, 5] for line in lines]
     if context == "stream":
         texts = [[4] + [w for text in texts for w in text[1:]]]
@@ -58,8 +58,8 @@ def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, co
                     expected[tuple(text[end - k + 1 : end + 1])] += 1
     ids = np.array([w for line in lines for w in [*line, 5]])
     counts = count(ids, order, WORDS, context)
-    assert spelled(counts) == expected
-    assert spelled(counts.up_to(1)) == {g: c for g, c in expected.items() if len(g) == 1}
+    assert ngram_counts(counts) == expected
+    assert ngram_counts(counts.up_to(1)) == {g: c for g, c in expected.items() if len(g) == 1}
     for level in counts.levels:
         key = level.context * WORDS.size + level.word
         assert np.all(key[1:] > key[:-1])
@@ -68,7 +68,7 @@ def test_counting_equals_counting_by_hand(lines: list[list[int]], order: int, co
 @given(
     lines=st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1, max_size=8),
 )
-def test_suffix_links_lead_to_the_words_without_the_first(lines: list[list[int]]) -> None:
+def test_suffix_links_drop_the_first_word(lines: list[list[int]]) -> None:
     counts = count(np.array([w for line in lines for w in [*line, 5]]), 3, WORDS)
     names: list[list[tuple[int, ...]]] = [[()]]
     for level in counts.levels:
@@ -79,7 +79,7 @@ def test_suffix_links_lead_to_the_words_without_the_first(lines: list[list[int]]
             assert level.begins[row] == (name[0] == WORDS.bos)
 
 
-def test_starts_stand_before_lines_or_once() -> None:
+def test_insert_bos_per_line_or_once() -> None:
     ids = np.array([1, 5, 5, 2, 5])
     assert insert_bos(ids, WORDS, "line").tolist() == [4, 1, 5, 4, 5, 4, 2, 5]
     assert insert_bos(ids, WORDS, "stream").tolist() == [4, 1, 5, 5, 2, 5]

@@ -24,13 +24,13 @@ from ngram.reference import count
 pytestmark = pytest.mark.native
 
 ROUNDING = 1e-14
-"""What a logarithm of a probability of 1 may be instead of 0, which no count of floats measures."""
+"""Absolute tolerance for log 1 = 0, where a tolerance in ulps is meaningless."""
 
 
-def engine(
+def train_compiled(
     ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1, cut_offs: tuple[int, ...] = ()
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float, float]], list[str]]:
-    """By order the arrays of the model, D1, D2, D3+, and why they are the fall-back, '' where they are not."""
+    """Per order: the arrays of the model; D1, D2, D3+; the reason for default discounts ('' if estimated)."""
     core: Any = system.load()
     model, discounts, fell_back = core.NgramModel.train(
         ids=ids.astype(np.int32),
@@ -47,7 +47,9 @@ def engine(
     return model.tables(), discounts, fell_back
 
 
-def counted(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int) -> list[dict[str, Any]]:
+def count_compiled(
+    ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int
+) -> list[dict[str, Any]]:
     core: Any = system.load()
     size, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
     levels: list[dict[str, Any]] = core.ngram_counts(
@@ -56,15 +58,15 @@ def counted(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, thre
     return levels
 
 
-def specified(
+def train_reference(
     ids: Ids, order: int, vocabulary: Vocabulary, context: Context, prune: tuple[int, ...] = ()
 ) -> tuple[Counts, BackoffTables, list[str]]:
-    """Counts, tables, and by order what was said of discounts that fell back."""
+    """Counts, tables, and per order the warning about default discounts."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", ChainruleWarning)
         counts = count(ids, order, vocabulary, context)
         tables = estimate(counts, Config(order=order, smoothing="modified-kneser-ney", prune=prune))
-    said = [""] * order
+    messages = [""] * order
     for warning in warned:
         match = re.fullmatch(
             r"order (\d+): using default discounts 0\.5, 1, 1\.5: "
@@ -72,49 +74,49 @@ def specified(
             str(warning.message),
         )
         assert match is not None
-        said[int(match[1]) - 1] = match[2]
-    return counts, tables, said
+        messages[int(match[1]) - 1] = match[2]
+    return counts, tables, messages
 
 
-def is_close(found: Floats, wanted: Floats) -> bool:
-    """Whether all lie within one float of each other; what is infinite must be so on both sides."""
-    finite = np.isfinite(wanted)
-    if found.shape != wanted.shape or not np.array_equal(found[~finite], wanted[~finite]):
+def is_close(actual: Floats, expected: Floats) -> bool:
+    """Whether all values are within one ulp; infinities must match."""
+    finite = np.isfinite(expected)
+    if actual.shape != expected.shape or not np.array_equal(actual[~finite], expected[~finite]):
         return False
-    a, b = found[finite].astype(np.float64), wanted[finite]
+    a, b = actual[finite].astype(np.float64), expected[finite]
     return bool(np.all(np.abs(a - b) <= np.maximum(np.spacing(np.abs(b)), ROUNDING)))
 
 
 def check(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1) -> None:
-    levels, discounts, fell_back = engine(ids, order, vocabulary, context, threads)
-    counts, tables, said = specified(ids, order, vocabulary, context)
-    assert fell_back == said
+    levels, discounts, fell_back = train_compiled(ids, order, vocabulary, context, threads)
+    counts, tables, messages = train_reference(ids, order, vocabulary, context)
+    assert fell_back == messages
     assert len(levels) == len(discounts) == order
-    for k, (found, table, seen) in enumerate(
+    for k, (found, table, counted_level) in enumerate(
         zip(levels, tables.levels, kneser_ney_counts(counts), strict=True), start=1
     ):
         check_level(found, table, k)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ChainruleWarning)
-            D = modified_discounts(seen.count, k)
+            D = modified_discounts(counted_level.count, k)
         np.testing.assert_allclose(discounts[k - 1], [D.one, D.two, D.three], rtol=1e-14)
-    again = counted(ids, order, vocabulary, context, threads)
+    again = count_compiled(ids, order, vocabulary, context, threads)
     for k, (of_order, level) in enumerate(zip(again, counts.levels, strict=True), start=1):
         for name in ("context", "word", "suffix", "count"):
             np.testing.assert_array_equal(of_order[name], getattr(level, name), err_msg=f"{name} of order {k}")
         np.testing.assert_array_equal(np.arange(*of_order["begins"]), np.flatnonzero(level.begins))
 
 
-def check_level(found: dict[str, Any], table: BackoffLevel, k: int) -> None:
-    np.testing.assert_array_equal(found["key"], table.key)
+def check_level(actual: dict[str, Any], table: BackoffLevel, k: int) -> None:
+    np.testing.assert_array_equal(actual["key"], table.key)
     for name in ("log_prob", "log_backoff"):
-        assert found[name].dtype == np.float32
-        assert is_close(found[name], getattr(table, name)), f"{name} of order {k}"
+        assert actual[name].dtype == np.float32
+        assert is_close(actual[name], getattr(table, name)), f"{name} of order {k}"
 
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
-    """Ids of few or many words, `<s>`, `</s>` and `<unk>` anywhere among them, lines said again at times."""
+    """Ids of small or large vocabularies with `<s>`, `</s>` and `<unk>` anywhere, sometimes with repeated lines."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     V = draw(st.integers(3, 40))
     bos, eos, unk = (int(i) for i in rng.permutation(V)[:3])
@@ -130,20 +132,24 @@ def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
 
 @settings(max_examples=250, deadline=None)
 @given(text=texts(), order=st.integers(1, 6), threads=st.integers(1, 3))
-def test_random_ids(text: tuple[Ids, Vocabulary, Context], order: int, threads: int) -> None:
+def test_compiled_training_equals_numpy_on_random_ids(
+    text: tuple[Ids, Vocabulary, Context], order: int, threads: int
+) -> None:
     ids, vocabulary, context = text
     check(ids, order, vocabulary, context, threads)
 
 
 @settings(max_examples=150, deadline=None)
 @given(text=texts(), prune=st.lists(st.integers(0, 4), max_size=5), threads=st.integers(1, 3))
-def test_cut_offs(text: tuple[Ids, Vocabulary, Context], prune: list[int], threads: int) -> None:
+def test_compiled_cut_offs_equal_numpy(
+    text: tuple[Ids, Vocabulary, Context], prune: list[int], threads: int
+) -> None:
     ids, vocabulary, context = text
     cut_offs = (0, *sorted(prune))
-    levels, _, _ = engine(ids, len(cut_offs), vocabulary, context, threads, cut_offs)
-    _, tables, _ = specified(ids, len(cut_offs), vocabulary, context, cut_offs)
-    for k, (found, table) in enumerate(zip(levels, tables.levels, strict=True), start=1):
-        check_level(found, table, k)
+    levels, _, _ = train_compiled(ids, len(cut_offs), vocabulary, context, threads, cut_offs)
+    _, tables, _ = train_reference(ids, len(cut_offs), vocabulary, context, cut_offs)
+    for k, (actual, table) in enumerate(zip(levels, tables.levels, strict=True), start=1):
+        check_level(actual, table, k)
 
 
 SMALL = Vocabulary(size=4, bos=1, eos=2, unk=0)
@@ -154,21 +160,21 @@ SMALL = Vocabulary(size=4, bos=1, eos=2, unk=0)
 @pytest.mark.parametrize(
     "ids", [[], [2], [3, 2], [2, 2, 2], [3, 3, 3, 3, 3, 2], [3, 2] * 50, [0, 3, 2, 3, 0, 2, 2]], ids=str
 )
-def test_small_texts(ids: list[int], order: int, context: Context) -> None:
+def test_compiled_training_equals_numpy_on_small_texts(ids: list[int], order: int, context: Context) -> None:
     check(np.array(ids, dtype=np.int64), order, SMALL, context, threads=2)
 
 
 @pytest.mark.parametrize("order", range(1, 7))
-def test_one_token_of_a_stream(order: int) -> None:
+def test_compiled_training_of_a_one_token_stream(order: int) -> None:
     check(np.array([3]), order, SMALL, "stream")
 
 
-def test_nothing_but_the_ends_of_lines() -> None:
+def test_compiled_training_of_empty_lines() -> None:
     check(np.array([1, 1, 1]), 3, Vocabulary(size=2, bos=0, eos=1, unk=None), "line")
 
 
 def embedded() -> tuple[Ids, Vocabulary]:
-    """A part of the embedded text, words numbered as they first appear."""
+    """Part of the embedded text; ids in order of first appearance."""
     numbers = {"<unk>": 0, "<s>": 1, "</s>": 2}
     lines = default_text()[:400]
     ids = [numbers.setdefault(w, len(numbers)) for line in lines for w in [*line.split(), "</s>"] if w != "<s>"]
@@ -176,32 +182,32 @@ def embedded() -> tuple[Ids, Vocabulary]:
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
-def test_the_embedded_text(context: Context) -> None:
+def test_compiled_training_equals_numpy_on_the_embedded_text(context: Context) -> None:
     ids, vocabulary = embedded()
     assert len(ids) > 10_000
     check(ids, 5, vocabulary, context, threads=2)
-    assert engine(ids, 2, vocabulary, context)[2][1] == ""  # enough for discounts of its own
+    assert train_compiled(ids, 2, vocabulary, context)[2][1] == ""  # enough text to estimate its discounts
 
 
-def test_threads_do_not_show() -> None:
+def test_thread_count_does_not_change_the_model() -> None:
     ids, vocabulary = embedded()
-    one = engine(ids, 4, vocabulary, "line", threads=1)
+    single = train_compiled(ids, 4, vocabulary, "line", threads=1)
     for threads in (2, 3, 7):
-        other = engine(ids, 4, vocabulary, "line", threads=threads)
-        assert other[1:] == one[1:]
-        for a, b in zip(one[0], other[0], strict=True):
+        threaded = train_compiled(ids, 4, vocabulary, "line", threads=threads)
+        assert threaded[1:] == single[1:]
+        for a, b in zip(single[0], threaded[0], strict=True):
             assert all(a[name].tobytes() == b[name].tobytes() for name in a)
 
 
-def test_the_arrays_outlive_the_call() -> None:
-    levels = engine(np.array([3, 3, 2]), 2, SMALL, "line")[0]
-    kept = levels[1]["key"]
+def test_returned_arrays_own_their_memory() -> None:
+    levels = train_compiled(np.array([3, 3, 2]), 2, SMALL, "line")[0]
+    keys = levels[1]["key"]
     del levels
-    kept[0] = 99  # memory of its own, to write in
-    assert kept.tolist() == [99, 14, 15]  # <s> 3, 3 </s>, 3 3: context · 4 + word; the first was 7
+    keys[0] = 99  # writable memory of its own
+    assert keys.tolist() == [99, 14, 15]  # <s> 3, 3 </s>, 3 3: context · 4 + word; the first was 7
 
 
-def test_python_goes_on_meanwhile(tmp_path: Path) -> None:
+def test_compiled_calls_release_the_gil(tmp_path: Path) -> None:
     core: Any = system.load()
     ids = np.random.default_rng(0).integers(2, 500, 20_000).astype(np.int32)
     ids[-1] = 2
@@ -258,7 +264,7 @@ GOOD: dict[str, Any] = {
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_train_rejects_invalid_arguments(changed: dict[str, Any], message: str) -> None:
     core: Any = system.load()
     with pytest.raises(ChainruleError, match=re.escape(message)):
         core.NgramModel.train(**(GOOD | changed))

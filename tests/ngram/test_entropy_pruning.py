@@ -26,13 +26,13 @@ SOME = [[A, B, C], [A, B, A], [B, C], [A, B, C, A], [C, A], [UNK, A, B]]
 
 
 def p_of_history(model: Dictionary, h: Gram) -> float:
-    """By the chain rule; `<s>` is as probable as `</s>`."""
+    """By the chain rule; `<s>` has the probability of `</s>`."""
     words = [EOS, *h[1:]] if h[0] == BOS else list(h)
     return math.prod(model.p(h[:i], w) for i, w in enumerate(words))
 
 
-def without(model: Dictionary, gram: Gram) -> list[float]:
-    """p′(· | h) where this n-gram alone is left out, straight from the definition of a back-off model."""
+def distribution_without(model: Dictionary, gram: Gram) -> list[float]:
+    """p′(· | h) after removing this n-gram alone, from the definition of a back-off model."""
     h, w = gram[:-1], gram[-1]
     stored = [v for v in model.followers(h) if v != w]
     left = 1 - sum(model.p(h, v) for v in stored)
@@ -42,15 +42,15 @@ def without(model: Dictionary, gram: Gram) -> list[float]:
 
 @settings(max_examples=60, deadline=None)
 @given(lines=LINES, order=st.integers(2, 4), method=METHODS)
-def test_the_divergence_is_that_of_the_two_distributions(lines: list[list[int]], order: int, method: str) -> None:
+def test_divergence_equals_kl_of_both_distributions(lines: list[list[int]], order: int, method: str) -> None:
     tables = tables_of(lines, WORDS, order=order, smoothing=method)
     model = Dictionary(tables, WORDS.size)
     for n, D in enumerate(divergences(tables, WORDS), start=2):
-        for gram, found in zip(model.grams(n), D, strict=True):
+        for gram, divergence in zip(model.grams(n), D, strict=True):
             h = gram[:-1]
             if sum(model.p(h[1:], v) for v in model.followers(h) if v != gram[-1]) > 1 - 1e-4:
-                continue  # a quotient of two roundings
-            p, changed = model.distribution(h), without(model, gram)
+                continue  # dominated by rounding
+            p, changed = model.distribution(h), distribution_without(model, gram)
             is_lost = any(a > 1e-6 and b <= 0 for a, b in zip(p, changed, strict=True))
             expected = (
                 math.inf
@@ -58,7 +58,7 @@ def test_the_divergence_is_that_of_the_two_distributions(lines: list[list[int]],
                 else sum(a * math.log(a / b) for a, b in zip(p, changed, strict=True) if a > 0 and b > 0)
             )
             expected = expected * p_of_history(model, h) if p_of_history(model, h) else 0.0
-            assert found == pytest.approx(expected, abs=2e-6), gram
+            assert divergence == pytest.approx(expected, abs=2e-6), gram
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +68,9 @@ def test_the_divergence_is_that_of_the_two_distributions(lines: list[list[int]],
     method=METHODS,
     threshold=st.sampled_from([1e-9, 1e-4, 1e-3, 1e-2, 0.1, 9]),
 )
-def test_all_still_sums_to_one(lines: list[list[int]], order: int, method: str, threshold: float) -> None:
+def test_entropy_pruned_distributions_sum_to_one(
+    lines: list[list[int]], order: int, method: str, threshold: float
+) -> None:
     tables = tables_of(lines, WORDS, order=order, smoothing=method)
     before = Dictionary(tables, WORDS.size)
     after = Dictionary(entropy_prune(tables, WORDS, threshold), WORDS.size)
@@ -79,20 +81,20 @@ def test_all_still_sums_to_one(lines: list[list[int]], order: int, method: str, 
         assert gram[:-1] == () or gram[:-1] in after.log_p, "a context is missing"
 
 
-def test_what_goes_costs_less_than_the_threshold_and_what_stays_costs_more_or_is_needed() -> None:
+def test_entropy_pruning_removes_exactly_ngrams_below_the_threshold() -> None:
     tables = tables_of(SOME, WORDS, order=3, smoothing="witten-bell")
     before, threshold = Dictionary(tables, WORDS.size), 0.004
     after = Dictionary(entropy_prune(tables, WORDS, threshold), WORDS.size)
-    gone = 0
+    removed = 0
     for n, D in enumerate(divergences(tables, WORDS), start=2):
         for gram, cost in zip(before.grams(n), D, strict=True):
             is_needed = any(longer[:-1] == gram for longer in after.log_p)
             assert (gram in after.log_p) == (is_needed or math.exp(cost) - 1 >= threshold), gram
-            gone += gram not in after.log_p
-    assert 0 < gone < sum(map(len, tables.levels[1:]))
+            removed += gram not in after.log_p
+    assert 0 < removed < sum(map(len, tables.levels[1:]))
 
 
-def test_a_worked_example() -> None:
+def test_entropy_pruning_worked_by_hand() -> None:
     # Two words x = 1 and y = 2, and </s> = 4; unigrams 0.5, 0.3, 0.2. After x only y is stored, p(y | x) = 0.4, so
     # α(x) = 0.6 / 0.7. Without it p′(· | x) are the unigrams: α′ = 1.
     # D = 0.5 · [0.4 ln(0.4/0.3) + 0.6/0.7 · (0.5 + 0.2) ln(0.6/0.7)] = 0.5 · [0.115073 − 0.092490] = 0.011291
@@ -111,26 +113,26 @@ def test_a_worked_example() -> None:
     assert kept.levels[0].log_backoff.tolist() == [0] * 5
 
 
-def test_a_threshold_of_nothing_changes_nothing() -> None:
+def test_entropy_pruning_with_threshold_zero_changes_nothing() -> None:
     tables = tables_of(SOME, WORDS, order=3, smoothing="witten-bell")
     assert entropy_prune(tables, WORDS, 0.0) is tables
-    # The least threshold takes only what costs nothing, and leaves the distributions as they were.
+    # The smallest threshold removes only n-grams that cost nothing, without changing the distributions.
     before = Dictionary(tables, WORDS.size)
     after = Dictionary(entropy_prune(tables, WORDS, 1e-12), WORDS.size)
     for h in before.contexts():
         np.testing.assert_allclose(after.distribution(h), before.distribution(h), atol=1e-6)
 
 
-def test_a_context_that_stores_every_word_keeps_them() -> None:
-    # After A come A, B, C, <unk> and </s>: leaving out any one costs nothing, leaving out all would cost much.
+def test_entropy_pruning_keeps_a_context_that_stores_every_word() -> None:
+    # A is followed by A, B, C, <unk> and </s>: removing any one costs nothing, removing all would cost much.
     tables = tables_of([[A, w] for w in (A, B, C, UNK)] * 2 + [[A], [B, B]], WORDS, order=2, smoothing="mle")
     after = Dictionary(entropy_prune(tables, WORDS, 1e-9), WORDS.size)
     assert after.followers((A,)) == [UNK, A, B, C, EOS]
 
 
-def test_what_backs_off_to_a_pruned_n_gram_is_weighed_anew() -> None:
-    # The trigram (A, C, <unk>) is worth its place and the bigram (C, <unk>) is not: the weight of (A, C) must fit
-    # the probability that <unk> now has after C.
+def test_entropy_pruning_recomputes_backoff_weights_of_longer_contexts() -> None:
+    # The trigram (A, C, <unk>) is worth keeping and the bigram (C, <unk>) is not: the weight of (A, C) must match
+    # the new probability of <unk> after C.
     lines = [[A, C, UNK], [UNK], [UNK, A, UNK], [C], [UNK, A, UNK, C], [UNK], [UNK, C], [A], [A], [C, A, UNK]]
     tables = tables_of(lines, WORDS, order=3, smoothing="witten-bell")
     after = Dictionary(entropy_prune(tables, WORDS, 0.01), WORDS.size)
@@ -141,7 +143,7 @@ def test_what_backs_off_to_a_pruned_n_gram_is_weighed_anew() -> None:
 
 
 @pytest.mark.data
-def test_the_more_is_pruned_the_smaller_and_the_worse(data_folder: Path) -> None:
+def test_entropy_pruning_trades_size_for_perplexity(data_folder: Path) -> None:
     train, valid = (Corpus.of(data_folder / "ptb" / f"ptb.{part}.txt") for part in ("train", "valid"))
     prepared = prepare_corpus(train, TokenizerConfig(), valid)
     thresholds = (0, 1e-8, 1e-7, 1e-6, 1e-5)
@@ -155,7 +157,7 @@ def test_the_more_is_pruned_the_smaller_and_the_worse(data_folder: Path) -> None
     assert perplexities[1] < 1.01 * perplexities[0]
 
 
-def test_scores_have_no_entropy() -> None:
+def test_entropy_pruning_rejects_unnormalised_models() -> None:
     with pytest.raises(ConfigError, match="stupid backoff has none"):
         Config(smoothing="stupid-backoff", entropy_prune=1e-8)
     with pytest.raises(ConfigError, match="choose 0 or a small number"):

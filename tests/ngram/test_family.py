@@ -25,7 +25,7 @@ from chainrule.text.corpus import Corpus
 from ngram.reference import TableModel
 
 WORDS = Vocabulary(size=6, bos=4, eos=5, unk=0)
-# A chain that training shows in full; nine lines in ten keep to it and every tenth does not.
+# A deterministic chain; nine lines in ten follow it, every tenth does not.
 TRAIN = np.array(([1, 2, 5] * 9 + [1, 3, 5]) * 4)
 CONFIG = Config(order=2, smoothing="jelinek-mercer")
 
@@ -41,14 +41,14 @@ def p_of_two_after_one(valid: Ids | None) -> float:
     return float(np.exp(log_p[0, 2]))
 
 
-def test_the_validation_text_sets_the_weights() -> None:
-    # A validation text like the training text trusts the bigram, one that contradicts it does not.
+def test_jelinek_mercer_weights_follow_the_validation_text() -> None:
+    # A validation text like the training text favours the bigram; one that contradicts it does not.
     assert p_of_two_after_one(np.array([1, 2, 5] * 20)) > 0.85
     assert p_of_two_after_one(np.array([1, 1, 5] * 20)) < 0.5
 
 
-def test_without_one_lines_are_held_out() -> None:
-    # Every tenth line is "1 3", which the other nine never show: what is learnt on them mistrusts the bigram.
+def test_jelinek_mercer_without_validation_holds_out_lines() -> None:
+    # Every tenth line is "1 3", which the other nine never contain: weights fitted on it distrust the bigram.
     with pytest.warns(ChainruleWarning, match="one line in 10"):
         held_out = p_of_two_after_one(None)
     assert held_out < 0.5
@@ -56,7 +56,7 @@ def test_without_one_lines_are_held_out() -> None:
         assert p_of_two_after_one(np.zeros(0, dtype=np.int64)) == held_out
 
 
-FIRST = "bat ran off"  # of a stream's lines: only here stands a line that begins with bat
+FIRST = "bat ran off"  # the only line of the stream that begins with "bat"
 OTHERS = ["cat ran off", "cat sat up", "rat sat up"]
 
 
@@ -66,12 +66,12 @@ def p_of_first_words(lines: list[str], order: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
-def test_a_stream_starts_as_a_line_does(order: int) -> None:
-    # After </s> come cat, cat and rat; bat comes after <s>, once.
+def test_stream_model_starts_as_after_eos(order: int) -> None:
+    # </s> is followed by cat, cat and rat; <s> is followed by bat, once.
     assert p_of_first_words([FIRST, *OTHERS], order) == pytest.approx({"cat": 2 / 3, "rat": 1 / 3}, abs=1e-6)
-    # The training text starts with a blank line: <s> </s> is followed by bat, </s> by bat, cat, cat and rat.
+    # The training text starts with a blank line: <s> </s> is followed by bat; </s> by bat, cat, cat and rat.
     assert p_of_first_words(["", FIRST, *OTHERS], order) == {"cat": 0.5, "bat": 0.25, "rat": 0.25}
-    # Two blank lines in its middle: after </s> </s> comes rat, but a text starts after one </s>.
+    # Two blank lines in the middle: </s> </s> is followed by rat, but a text starts after one </s>.
     lines = [FIRST, *OTHERS[:2], "", OTHERS[2]]
     assert p_of_first_words(lines, order) == {"cat": 0.5, "</s>": 0.25, "rat": 0.25}
 
@@ -83,8 +83,8 @@ def additive_stream(order: int, smoothing: str = "laplace", **settings: Any) -> 
 
 @pytest.mark.parametrize("order", [2, 3, 4, 5])
 @pytest.mark.parametrize(("smoothing", "k"), [("laplace", 1.0), ("add-k", 0.1)])
-def test_an_additive_stream_starts_as_a_line_does(order: int, smoothing: str, k: float) -> None:
-    # V = 9 with <unk> and </s>. After </s> come cat, cat and rat; after </s> cat come ran and sat.
+def test_additive_stream_model_starts_as_after_eos(order: int, smoothing: str, k: float) -> None:
+    # V = 9 with <unk> and </s>. </s> is followed by cat, cat and rat; </s> cat by ran and sat.
     model = additive_stream(order, smoothing)
     p = dict(model.next("", top=9))
     assert p["cat"] == pytest.approx((2 + k) / (3 + 9 * k))
@@ -99,7 +99,7 @@ def test_an_additive_stream_starts_as_a_line_does(order: int, smoothing: str, k:
     )
 
 
-def test_an_additive_stream_is_the_formula_within_a_text() -> None:
+def test_additive_stream_model_matches_the_formula() -> None:
     model = additive_stream(3)
     lm, known, eos = model.lm, model.tokenizer.vocab, model.lm.vocabulary.eos
 
@@ -111,11 +111,11 @@ def test_an_additive_stream_is_the_formula_within_a_text() -> None:
 
     p = p_after(known["cat"], known["off"], eos)  # off </s> is followed by cat twice, and by nothing else
     assert (p["cat"], p["rat"]) == pytest.approx((3 / 11, 1 / 11))
-    p = p_after(known["cat"], known["ran"], eos)  # ran </s> was not seen
+    p = p_after(known["cat"], known["ran"], eos)  # ran </s> is unseen
     assert (p["cat"], p["rat"]) == pytest.approx((1 / 9, 1 / 9))
 
 
-def test_an_additive_stream_starts_alike_in_every_form(tmp_path: Path) -> None:
+def test_additive_stream_start_is_the_same_in_every_format(tmp_path: Path) -> None:
     model = additive_stream(3)
     model.save(tmp_path / "m")
     lm = cast(NgramModel, model.lm)
@@ -143,7 +143,7 @@ def test_an_additive_stream_starts_alike_in_every_form(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, chainrule.Model]:
-    """A stream n-gram, saved and loaded, in the small layout with 8 bits, and mixed with a line n-gram."""
+    """A stream n-gram: trained, loaded, in the small layout with 8 bits, and mixed with a line n-gram."""
     folder = tmp_path_factory.mktemp("stream")
     text = Corpus.from_lines([FIRST, *OTHERS * 10])
     settings: dict[str, Any] = {"order": 3, "smoothing": "witten-bell"}
@@ -156,7 +156,7 @@ def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, chainrule.Mod
 
 
 @pytest.mark.parametrize("kind", ["trained", "loaded", "small", "mixed"])
-def test_whatever_asks_a_stream_for_its_first_word(streams: dict[str, chainrule.Model], kind: str) -> None:
+def test_stream_start_is_the_same_in_every_operation(streams: dict[str, chainrule.Model], kind: str) -> None:
     model = streams[kind]
     p = dict(model.next("", top=20))
     assert p["cat"] > 0.5 > 0.1 > p["bat"]
@@ -169,7 +169,9 @@ def test_whatever_asks_a_stream_for_its_first_word(streams: dict[str, chainrule.
     assert joint[0, 0] == pytest.approx(cat.log_prob + math.log(1 / 2))
 
 
-def test_a_stream_of_the_kenlm_names_starts_there_too(streams: dict[str, chainrule.Model], tmp_path: Path) -> None:
+def test_kenlm_api_of_a_stream_model_starts_as_after_eos(
+    streams: dict[str, chainrule.Model], tmp_path: Path
+) -> None:
     streams["trained"].save(tmp_path / "m")
-    found = kenlm.Model(str(tmp_path / "m")).score("cat", bos=True, eos=False)
-    assert found == pytest.approx(streams["trained"].score("cat").log_probs[0] / math.log(10), rel=1e-5)
+    log10_prob = kenlm.Model(str(tmp_path / "m")).score("cat", bos=True, eos=False)
+    assert log10_prob == pytest.approx(streams["trained"].score("cat").log_probs[0] / math.log(10), rel=1e-5)

@@ -23,83 +23,81 @@ METHODS = st.sampled_from(["modified-kneser-ney", "witten-bell", "katz", "mle", 
 
 @st.composite
 def models(draw: st.DrawFn) -> Dictionary:
-    """Any smoothing, any order, sometimes pruned, so that suffixes are missing."""
+    """Any smoothing and order, sometimes pruned, so that suffixes are missing."""
     tables = tables_of(draw(LINES), WORDS, order=draw(ORDERS), smoothing=draw(METHODS))
     return Dictionary(entropy_prune(tables, WORDS, draw(st.sampled_from([0, 0.003, 0.03]))), WORDS.size)
 
 
 @given(parts=st.lists(models(), min_size=1, max_size=3), shares=st.lists(st.integers(1, 9), min_size=3, max_size=3))
-def test_stored_n_grams_have_the_mixed_probability_and_all_sums_to_one(
-    parts: list[Dictionary], shares: list[int]
-) -> None:
+def test_interpolation_mixes_stored_ngrams_and_sums_to_one(parts: list[Dictionary], shares: list[int]) -> None:
     weights = np.array(shares[: len(parts)]) / sum(shares[: len(parts)])
-    one = Dictionary(interpolate([part.tables for part in parts], weights.tolist(), WORDS.size), WORDS.size)
-    assert set(one.log_p) == set().union(*(part.log_p for part in parts))
-    for gram in one.log_p:
+    merged = Dictionary(interpolate([part.tables for part in parts], weights.tolist(), WORDS.size), WORDS.size)
+    assert set(merged.log_p) == set().union(*(part.log_p for part in parts))
+    for gram in merged.log_p:
         expected = sum(weight * part.p(gram[:-1], gram[-1]) for weight, part in zip(weights, parts, strict=True))
-        assert one.p(gram[:-1], gram[-1]) == pytest.approx(expected, abs=1e-6), gram
-    for h in one.contexts():
-        assert sum(one.distribution(h)) == pytest.approx(1, abs=1e-5), h
+        assert merged.p(gram[:-1], gram[-1]) == pytest.approx(expected, abs=1e-6), gram
+    for h in merged.contexts():
+        assert sum(merged.distribution(h)) == pytest.approx(1, abs=1e-5), h
 
 
-def test_exact_where_every_word_is_stored_after_every_context() -> None:
-    # Every pair of words, </s> among them, stands in both texts, so that nothing is backed off to.
+def test_interpolation_is_exact_for_complete_tables() -> None:
+    # Every pair of words, including </s>, occurs in both texts, so nothing backs off.
     pairs = [[v, w] for v in (UNK, A, B, C) for w in (UNK, A, B, C)] + [[]]
     first = tables_of(pairs, WORDS, order=2, smoothing="witten-bell")
     second = tables_of([*pairs, [A, B, A], [A, B], [C, C, B]], WORDS, order=2, smoothing="kneser-ney")
-    one = Dictionary(interpolate([first, second], [0.3, 0.7], WORDS.size), WORDS.size)
+    merged = Dictionary(interpolate([first, second], [0.3, 0.7], WORDS.size), WORDS.size)
     ours, theirs = (Dictionary(tables, WORDS.size) for tables in (first, second))
     for h in ((), (UNK,), (A,), (B,), (C,), (BOS,)):
         mixed = 0.3 * np.array(ours.distribution(h)) + 0.7 * np.array(theirs.distribution(h))
-        np.testing.assert_allclose(one.distribution(h), mixed, atol=1e-7)
+        np.testing.assert_allclose(merged.distribution(h), mixed, atol=1e-7)
 
 
-def test_a_worked_example() -> None:
-    # "A B" and "A C", bigrams by maximum likelihood: p(B | A) is 1 in the one, 0 in the other, mixed 1/4 and 3/4.
-    # Unigrams of each: a third each of A, its other word and </s>; so p(B) = 1/4 · 1/3.
-    one = Dictionary(
+def test_interpolation_worked_by_hand() -> None:
+    # "A B" and "A C", maximum-likelihood bigrams: p(B | A) is 1 in the first and 0 in the second, mixed 1/4 and
+    # 3/4. Unigrams: a third each of A, the other word and </s>; so p(B) = 1/4 · 1/3.
+    merged = Dictionary(
         interpolate(
             [tables_of([[A, w]], WORDS, order=2, smoothing="mle") for w in (B, C)], [0.25, 0.75], WORDS.size
         ),
         WORDS.size,
     )
-    assert one.p((A,), B) == pytest.approx(0.25)
-    assert one.p((A,), C) == pytest.approx(0.75)
-    assert one.p((), B) == pytest.approx(1 / 12)
-    assert one.p((A,), A) == 0
-    # After B only the first says something; the other never saw B and gives its unigrams: 1/4 + 3/4 · 1/3.
-    assert one.p((B,), EOS) == pytest.approx(0.5)
+    assert merged.p((A,), B) == pytest.approx(0.25)
+    assert merged.p((A,), C) == pytest.approx(0.75)
+    assert merged.p((), B) == pytest.approx(1 / 12)
+    assert merged.p((A,), A) == 0
+    # Only the first has seen B; the second gives its unigrams: 1/4 + 3/4 · 1/3.
+    assert merged.p((B,), EOS) == pytest.approx(0.5)
 
 
-def test_a_component_without_weight_leaves_nothing_behind() -> None:
+def test_interpolation_drops_a_component_of_zero_weight() -> None:
     first, second = (tables_of([[A, w]], WORDS, order=n, smoothing="witten-bell") for w, n in ((B, 2), (C, 3)))
-    one = interpolate([first, second], [1.0, 0.0], WORDS.size)
-    assert one.order == 2
-    np.testing.assert_allclose(one.levels[1].log_prob, first.levels[1].log_prob, atol=1e-6)
-    np.testing.assert_allclose(one.levels[0].log_backoff[[A, B]], first.levels[0].log_backoff[[A, B]], atol=1e-5)
+    merged = interpolate([first, second], [1.0, 0.0], WORDS.size)
+    assert merged.order == 2
+    np.testing.assert_allclose(merged.levels[1].log_prob, first.levels[1].log_prob, atol=1e-6)
+    np.testing.assert_allclose(merged.levels[0].log_backoff[[A, B]], first.levels[0].log_backoff[[A, B]], atol=1e-5)
 
 
-def test_only_n_grams_with_probabilities(toy: Path) -> None:
+def test_merge_mixture_rejects_unnormalised_models(toy: Path) -> None:
     scores = api.train("ngram", toy, order=2, smoothing="stupid-backoff")
     mixed = api.mix([scores, api.train("ngram", toy, order=2, smoothing="laplace")], held_out=toy)
     with pytest.raises(ConfigError, match="holds a stupid-backoff model"):
         convert.merge_mixture(mixed)
 
 
-def test_a_mixture_within_a_mixture(toy: Path) -> None:
+def test_merge_mixture_of_nested_mixtures(toy: Path) -> None:
     methods = ("laplace", "witten-bell", "add-k")
     laplace, bell, add = (api.train("ngram", toy, order=2, smoothing=method) for method in methods)
     nested = api.mix([api.mix([laplace, bell], held_out=toy), add], held_out=toy)
-    one = convert.merge_mixture(nested)
-    assert one.family == "ngram"
-    assert one.config.smoothing == "interpolated"
-    # "i love" stands in the text, so that its probability is stored and the mixture's own.
-    scores = [model.score("i love").log_probs for model in (one, nested)]
+    merged = convert.merge_mixture(nested)
+    assert merged.family == "ngram"
+    assert merged.config.smoothing == "interpolated"
+    # "i love" occurs in the text, so its mixed probability is stored exactly.
+    scores = [model.score("i love").log_probs for model in (merged, nested)]
     np.testing.assert_allclose(scores[0][:2], scores[1][:2], rtol=1e-5)
 
 
 @pytest.mark.data
-def test_close_to_the_mixture_on_text(data_folder: Path, tmp_path: Path) -> None:
+def test_merged_mixture_is_close_to_the_mixture_on_text(data_folder: Path, tmp_path: Path) -> None:
     lines = (data_folder / "ptb" / "ptb.train.txt").read_text().splitlines(keepends=True)
     halves = [tmp_path / "first.txt", tmp_path / "second.txt"]
     for i, half in enumerate(halves):
@@ -109,8 +107,8 @@ def test_close_to_the_mixture_on_text(data_folder: Path, tmp_path: Path) -> None
     second = api.train("ngram", halves[1], order=4, tokenizer=tmp_path / "first")
     valid = data_folder / "ptb" / "ptb.valid.txt"
     mixed = api.mix([first, second], held_out=valid)
-    alone, together, one = (
+    alone, together, merged = (
         math.log(model.evaluate(valid).perplexity) for model in (second, mixed, convert.merge_mixture(mixed))
     )
     assert together < alone
-    assert abs(one - together) < 0.02
+    assert abs(merged - together) < 0.02

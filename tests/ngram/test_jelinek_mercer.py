@@ -13,7 +13,7 @@ RNG = np.random.default_rng(11)
 
 
 def text(lines: int) -> Ids:
-    """A little Markov chain: after w comes mostly w + 1."""
+    """A small Markov chain: w is mostly followed by w + 1."""
     ids: list[int] = []
     for _ in range(lines):
         w = int(RNG.integers(1, 4))
@@ -36,44 +36,44 @@ def log_likelihood(counts: Counts, weights: Floats, b: bool) -> float:
 
 
 @pytest.mark.parametrize("is_bucketed", [False, True])
-def test_no_other_weight_predicts_the_held_out_text_better(is_bucketed: bool) -> None:
+def test_jelinek_mercer_weights_maximise_held_out_likelihood(is_bucketed: bool) -> None:
     counts = count(TRAIN, 2, WORDS)
     weights = smoothing.estimate_lambdas(counts, HELD_OUT, "line", is_bucketed, iterations=500)
     best = log_likelihood(counts, weights, is_bucketed)
     for place in zip(*np.nonzero(weights > -1), strict=True):
         for step in (-0.05, 0.05):
-            other = weights.copy()
-            other[place] = np.clip(other[place] + step, 0, 1)
-            assert log_likelihood(counts, other, is_bucketed) <= best + 0.02  # what the doubt about each λ may cost
+            perturbed = weights.copy()
+            perturbed[place] = np.clip(perturbed[place] + step, 0, 1)
+            assert log_likelihood(counts, perturbed, is_bucketed) <= best + 0.02  # tolerance: uncertainty of each λ
 
 
-def test_one_weight_worked_by_hand() -> None:
+def test_jelinek_mercer_weight_worked_by_hand() -> None:
     # Train: one line "1 1 1 2". Unigrams: 1 3/5, 2 1/5, </s> 1/5. Held out: "1 2", so 1, 2, </s>; V = 5.
     # λ maximises log(.6λ + .2(1−λ)) + 2 log(.2): increasing in λ, so λ = 1.
     counts = count(np.array([1, 1, 1, 2, 5]), 1, WORDS)
     weights = smoothing.estimate_lambdas(counts, np.array([1, 2, 5]), "line", False, iterations=5000)
     assert weights[0, 0] == pytest.approx(1, abs=0.03)
-    # Held out: "3", never seen: log((1−λ)/5) + log(.2): λ = 0.
+    # Held out: "3", unseen: log((1−λ)/5) + log(.2): λ = 0.
     weights = smoothing.estimate_lambdas(counts, np.array([3, 5]), "line", False, iterations=5000)
     assert weights[0, 0] == pytest.approx(0, abs=0.03)
 
 
-def test_buckets_are_powers_of_two() -> None:
+def test_jelinek_mercer_buckets_are_powers_of_two() -> None:
     totals = np.array([0, 1, 2, 3, 4, 7, 8, 1e9])
     assert smoothing._bucket(totals, True).tolist() == [0, 0, 1, 1, 2, 2, 3, 23]
 
 
-def test_buckets_predict_no_worse_than_one_weight() -> None:
+def test_jelinek_mercer_buckets_improve_held_out_likelihood() -> None:
     counts = count(TRAIN, 3, WORDS)
-    found = [
+    likelihoods = [
         log_likelihood(counts, smoothing.estimate_lambdas(counts, HELD_OUT, "line", b, iterations=300), b)
         for b in (False, True)
     ]
-    assert found[1] >= found[0] - 1e-6
+    assert likelihoods[1] >= likelihoods[0] - 1e-6
 
 
-def test_nothing_becomes_impossible() -> None:
-    # After 1 always came 2, in training and held out: λ nears 1 and must not reach it.
+def test_jelinek_mercer_leaves_no_word_impossible() -> None:
+    # 1 is always followed by 2, in training and held out: λ approaches 1 but must stay below it.
     ids = np.array([1, 2, 5] * 50)
     counts = count(ids, 2, WORDS)
     for is_bucketed in (False, True):

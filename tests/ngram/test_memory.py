@@ -26,7 +26,7 @@ PLENTY = 4 << 30
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
-    """Ids of few or many words, lines or a stream, parts said again at times."""
+    """Ids of small or large vocabularies, lines or a stream, sometimes with repeated parts."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     V = draw(st.integers(3, 40))
     bos, eos, unk = (int(i) for i in rng.permutation(V)[:3])
@@ -42,14 +42,14 @@ def texts(draw: st.DrawFn) -> tuple[Ids, Vocabulary, Context]:
 
 @st.composite
 def cut_offs(draw: st.DrawFn) -> tuple[int, ...]:
-    """None, or one for each order."""
+    """Empty, or one cut-off per order."""
     order = draw(st.integers(1, 6))
     above = sorted(draw(st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=order - 1, max_size=order - 1)))
     return (0, *above)
 
 
 def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[int, ...]) -> dict[str, Any]:
-    """What both ways of training take."""
+    """Arguments common to both training functions."""
     return {
         "ids": ids.astype(np.int32),
         "order": len(cuts),
@@ -64,23 +64,23 @@ def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[
     }
 
 
-def train_external(place: Path, **given: Any) -> tuple[bytes, Any]:
-    """The file that training within a limit makes, and what it tells."""
+def train_external(place: Path, **arguments: Any) -> tuple[bytes, Any]:
+    """The file written by external-memory training, and its statistics."""
     core: Any = system.load()
     out = place / "model.ngram"
     out.unlink(missing_ok=True)
-    told = core.ngram_train_within(**({"memory": PLENTY, "folder": str(place), "out": str(out)} | given))
-    return out.read_bytes(), told
+    statistics = core.ngram_train_within(**({"memory": PLENTY, "folder": str(place), "out": str(out)} | arguments))
+    return out.read_bytes(), statistics
 
 
-def train_in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
-    """The same of training in memory."""
+def train_in_memory(place: Path, **arguments: Any) -> tuple[bytes, Any]:
+    """The same for in-memory training."""
     core: Any = system.load()
-    model, *told = core.NgramModel.train(**given)
+    model, *statistics = core.NgramModel.train(**arguments)
     path = place / "wanted.ngram"
     path.unlink(missing_ok=True)
     model.save(str(path))
-    return path.read_bytes(), tuple(told)
+    return path.read_bytes(), tuple(statistics)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -91,7 +91,7 @@ def train_in_memory(place: Path, **given: Any) -> tuple[bytes, Any]:
     records=st.sampled_from([0, 1, 2, 5, 50]),
     layout=st.sampled_from(["fast", "small"]),
 )
-def test_the_bytes_of_training_in_memory(
+def test_external_training_writes_the_same_bytes(
     tmp_path: Path,
     text: tuple[Ids, Vocabulary, Context],
     cuts: tuple[int, ...],
@@ -99,23 +99,23 @@ def test_the_bytes_of_training_in_memory(
     records: int,
     layout: str,
 ) -> None:
-    given = settings_of(*text, cuts) | {"layout": layout}
-    wanted = train_in_memory(tmp_path, **given)
-    assert train_external(tmp_path, threads=threads, records=records, **given) == wanted
+    arguments = settings_of(*text, cuts) | {"layout": layout}
+    expected = train_in_memory(tmp_path, **arguments)
+    assert train_external(tmp_path, threads=threads, records=records, **arguments) == expected
 
 
-def is_close(found: Floats, wanted: Floats) -> bool:
-    """Whether all lie within one float of each other, or within what a sum that is 1 but for rounding gives."""
-    finite = np.isfinite(wanted)
-    if found.shape != wanted.shape or not np.array_equal(found[~finite], wanted[~finite]):
+def is_close(actual: Floats, expected: Floats) -> bool:
+    """Whether all values are within one ulp, or within the rounding error of a sum of 1."""
+    finite = np.isfinite(expected)
+    if actual.shape != expected.shape or not np.array_equal(actual[~finite], expected[~finite]):
         return False
-    a, b = found[finite].astype(np.float64), wanted[finite]
+    a, b = actual[finite].astype(np.float64), expected[finite]
     return bool(np.all(np.abs(a - b) <= np.maximum(np.spacing(np.abs(b)), 1e-14)))
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts(), cuts=cut_offs(), records=st.sampled_from([0, 1, 20]))
-def test_the_rows_of_numpy(
+def test_external_training_equals_numpy(
     tmp_path: Path, text: tuple[Ids, Vocabulary, Context], cuts: tuple[int, ...], records: int
 ) -> None:
     ids, vocabulary, context = text
@@ -124,16 +124,16 @@ def test_the_rows_of_numpy(
         tables = estimate(count(ids, len(cuts), vocabulary, context), Config(order=len(cuts), prune=cuts))
     train_external(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
     core: Any = system.load()
-    for found, wanted in zip(
+    for actual, expected in zip(
         core.NgramModel.open(str(tmp_path / "model.ngram")).tables(), tables.levels, strict=True
     ):
-        np.testing.assert_array_equal(found["key"], wanted.key)
-        assert is_close(found["log_prob"], wanted.log_prob)
-        assert is_close(found["log_backoff"], wanted.log_backoff)
+        np.testing.assert_array_equal(actual["key"], expected.key)
+        assert is_close(actual["log_prob"], expected.log_prob)
+        assert is_close(actual["log_backoff"], expected.log_backoff)
 
 
-def random_line(size: int, words: int) -> Ids:
-    """Ids of a text whose words are as uneven as those of a language, in lines of about twenty."""
+def zipf_ids(size: int, words: int) -> Ids:
+    """Ids with a Zipf distribution, in lines of about twenty words."""
     rng = np.random.default_rng(1)
     ids = np.minimum(rng.zipf(1.3, size) + 2, words - 1)
     ids[rng.random(size) < 0.05] = 2
@@ -144,35 +144,35 @@ def random_line(size: int, words: int) -> Ids:
 GIVEN: dict[str, Any] = {"order": 3, "vocabulary_size": 1000, "bos": 1, "eos": 2, "unk": 0}
 
 
-def test_a_file_of_ids(tmp_path: Path) -> None:
-    ids = random_line(100_000, 1000)
+def test_external_training_reads_ids_from_a_file(tmp_path: Path) -> None:
+    ids = zipf_ids(100_000, 1000)
     (tmp_path / "ids").write_bytes(ids.astype("<i4").tobytes())
-    wanted = train_in_memory(tmp_path, ids=ids, **GIVEN)
-    assert train_external(tmp_path, ids=str(tmp_path / "ids"), **GIVEN) == wanted
-    assert train_external(tmp_path, ids=str(tmp_path / "ids"), records=300, threads=2, **GIVEN) == wanted
+    expected = train_in_memory(tmp_path, ids=ids, **GIVEN)
+    assert train_external(tmp_path, ids=str(tmp_path / "ids"), **GIVEN) == expected
+    assert train_external(tmp_path, ids=str(tmp_path / "ids"), records=300, threads=2, **GIVEN) == expected
 
 
-def test_nothing_is_left_and_progress_is_told(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    others: list[str] = []
+def test_external_training_reports_progress_and_leaves_no_files(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    other_files: list[str] = []
 
     def progress(done: int, of: int) -> None:
-        seen.append((done, of))
-        others.extend(path.name for path in tmp_path.iterdir())
+        calls.append((done, of))
+        other_files.extend(path.name for path in tmp_path.iterdir())
 
-    train_external(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
-    assert seen == [(i, 7) for i in range(1, 8)]  # the text, then each order counted and estimated
-    assert others == []  # temporary files have no names
+    train_external(tmp_path, ids=zipf_ids(5000, 1000), progress=progress, **GIVEN)
+    assert calls == [(i, 7) for i in range(1, 8)]  # the text, then counting and estimating each order
+    assert other_files == []  # temporary files have no names
     assert [path.name for path in tmp_path.iterdir()] == ["model.ngram"]
 
 
-def test_progress_may_stop_it(tmp_path: Path) -> None:
+def test_progress_callback_can_interrupt_external_training(tmp_path: Path) -> None:
     def progress(done: int, of: int) -> None:
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_external(tmp_path, ids=random_line(5000, 1000), progress=progress, **GIVEN)
+        train_external(tmp_path, ids=zipf_ids(5000, 1000), progress=progress, **GIVEN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,9 +196,9 @@ print(limit, peak())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the peak")
 @pytest.mark.parametrize(("layout", "bits"), [("fast", 0), ("small", 0), ("small", 8)])
-def test_the_limit_is_kept(tmp_path: Path, layout: str, bits: int) -> None:
-    random_line(1_000_000, 50_000).astype("<i4").tofile(tmp_path / "ids")
-    found = []
+def test_external_training_respects_the_memory_limit(tmp_path: Path, layout: str, bits: int) -> None:
+    zipf_ids(1_000_000, 50_000).astype("<i4").tofile(tmp_path / "ids")
+    peaks = []
     for spare in (1 << 20, 64 << 20):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(tmp_path), layout, str(bits), str(spare)],
@@ -209,9 +209,9 @@ def test_the_limit_is_kept(tmp_path: Path, layout: str, bits: int) -> None:
         assert done.returncode == 0, done.stderr
         limit, peak = map(int, done.stdout.split())
         assert peak <= limit
-        found.append((tmp_path / "model.ngram").read_bytes())
+        peaks.append((tmp_path / "model.ngram").read_bytes())
         (tmp_path / "model.ngram").unlink()
-    assert found[0] == found[1]
+    assert peaks[0] == peaks[1]
 
 
 FULL = """
@@ -231,7 +231,7 @@ except ChainruleError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of the size of files are Unix's")
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_external_training_reports_a_full_disk(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
     assert str(tmp_path) in done.stdout
     assert "takes no more" in done.stdout
@@ -239,13 +239,13 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_there_already(tmp_path: Path) -> None:
+def test_external_training_refuses_an_existing_output(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("x")
     reached: list[int] = []
     with pytest.raises(ChainruleError, match="other is there already"):
         train_external(
             tmp_path,
-            ids=random_line(5000, 1000),
+            ids=zipf_ids(5000, 1000),
             out=str(tmp_path / "other"),
             progress=lambda done, of: reached.append(done),
             **GIVEN,
@@ -274,7 +274,7 @@ def test_a_file_that_is_there_already(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_refused(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
+def test_external_training_rejects_invalid_arguments(tmp_path: Path, changed: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = GIVEN | {"ids": np.array([3, 2], dtype=np.int32)}
     with pytest.raises(ChainruleError, match=re.escape(message)):
         train_external(tmp_path, **(good | changed))

@@ -24,11 +24,11 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.mark.filterwarnings("ignore:order")
 @pytest.mark.parametrize("settings", [{}, {"prune": "0,0,1"}, {"layout": "small", "bits": 8}])
-def test_the_model_is_the_same_whatever_the_limit(
+def test_memory_limit_does_not_change_the_model(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     chainrule.train("ngram", text, order=4, **settings).save(tmp_path / "free")
-    monkeypatch.setattr(family, "BYTES_PER_TOKEN", 1 << 40)  # so that everything is too much
+    monkeypatch.setattr(family, "BYTES_PER_TOKEN", 1 << 40)  # so that every text exceeds the limit
     within = chainrule.train("ngram", text, order=4, memory="16G", **settings)
     assert Path(within.lm.engine.path).parent.name.startswith("chainrule-")
     within.save(tmp_path / "within")
@@ -38,7 +38,7 @@ def test_the_model_is_the_same_whatever_the_limit(
 
 
 @pytest.mark.parametrize("settings", [{"smoothing": "katz"}, {"entropy_prune": 1e-6}])
-def test_what_works_in_memory_alone_says_how_much(
+def test_in_memory_methods_report_their_memory_need(
     text: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(family, "BYTES_PER_TOKEN", 1 << 40)
@@ -46,12 +46,12 @@ def test_what_works_in_memory_alone_says_how_much(
         chainrule.train("ngram", text, order=2, memory="16G", **settings)
 
 
-def test_a_network_has_no_such_limit(text: Path) -> None:
+def test_memory_limit_is_rejected_for_neural_models(text: Path) -> None:
     with pytest.raises(ConfigError, match="memory is for n-gram models"):
         chainrule.train("lstm", text, memory="1G")
 
 
-def test_sizes() -> None:
+def test_parse_size_accepts_units_and_percentages() -> None:
     assert system.parse_size("2G") == 2 * 1024**3 == system.parse_size("2GiB") == system.parse_size("2 gb")
     assert system.parse_size("50%") * 2 == pytest.approx(system.available(), rel=1e-9)
     for wrong in ("", "much", "-1G", "0", "0%", "101%", "1e9", "5 X"):

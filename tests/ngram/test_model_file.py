@@ -41,7 +41,7 @@ def copied(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "copy")) / "model.ngram"
 
 
-def test_it_comes_back(saved: Path) -> None:
+def test_model_file_round_trips(saved: Path) -> None:
     loaded = chainrule.load(saved, verify=True)
     assert loaded.lm.engine.layout == loaded.config.layout
     assert loaded.lm.engine.bits == loaded.config.bits
@@ -51,7 +51,7 @@ def test_it_comes_back(saved: Path) -> None:
     assert entry.size == loaded.lm.engine.bytes
 
 
-def test_any_bit_that_differs_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_model_file_with_any_flipped_bit_is_rejected(saved: Path, tmp_path: Path) -> None:
     path = copied(saved, tmp_path)
     content = bytearray(path.read_bytes())
     rng = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def test_any_bit_that_differs_is_refused(saved: Path, tmp_path: Path) -> None:
     chainrule.load(path.parent)
 
 
-def test_any_other_length_is_refused(saved: Path, tmp_path: Path) -> None:
+def test_model_file_of_wrong_length_is_rejected(saved: Path, tmp_path: Path) -> None:
     path = copied(saved, tmp_path)
     content = path.read_bytes()
     rng = np.random.default_rng(1)
@@ -81,7 +81,7 @@ def test_any_other_length_is_refused(saved: Path, tmp_path: Path) -> None:
         engines.open_file(path)
 
 
-def test_the_command_says_it_too(saved: Path, tmp_path: Path) -> None:
+def test_info_command_reports_a_damaged_model_file(saved: Path, tmp_path: Path) -> None:
     path = copied(saved, tmp_path)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -90,7 +90,7 @@ def test_the_command_says_it_too(saved: Path, tmp_path: Path) -> None:
     assert "model.ngram" in refused(3, "info", path.parent, "--verify")
 
 
-def test_the_extension_raises_the_classes_of_chainrule(saved: Path, tmp_path: Path) -> None:
+def test_extension_raises_chainrule_errors(saved: Path, tmp_path: Path) -> None:
     open_model = system.load().NgramModel.open
     path = copied(saved, tmp_path)
     with pytest.raises(ChainruleError, match="choose fast or small") as argument:
@@ -107,13 +107,13 @@ def test_the_extension_raises_the_classes_of_chainrule(saved: Path, tmp_path: Pa
         open_model(str(path))
 
 
-def test_verifying_all(saved: Path) -> None:
+def test_info_verify_accepts_an_intact_model(saved: Path) -> None:
     assert "model.ngram" in done("info", saved, "--verify").out
 
 
-def test_a_file_of_another_model(tmp_path: Path) -> None:
+def test_model_file_of_another_model_is_rejected(tmp_path: Path) -> None:
     chainrule.train("ngram", Corpus.from_lines(LINES), order=4).save(tmp_path / "m")
-    # The same text with two words exchanged: the same numbers of everything, and another file.
+    # The same text with two words exchanged: identical counts, different file.
     swap = {"w1": "w2", "w2": "w1"}
     lines = [" ".join(swap.get(word, word) for word in line.split()) for line in LINES]
     chainrule.train("ngram", Corpus.from_lines(lines), order=4).save(tmp_path / "other")
@@ -126,7 +126,7 @@ def test_a_file_of_another_model(tmp_path: Path) -> None:
 
 
 def query_all(engine: Any) -> Floats:
-    """Scores of words of all kinds."""
+    """Scores of seen and unseen words."""
     tokens = np.random.default_rng(0).integers(0, engine.vocabulary_size, (50, engine.order + 9)).astype(np.int32)
     scores: Floats = engine.score(tokens, tokens[:, :10].copy())
     return scores
@@ -135,8 +135,8 @@ def query_all(engine: Any) -> Floats:
 WORDS = Vocabulary(400, bos=1, eos=2, unk=0)
 
 
-def large(path: Path, layout: str = "fast") -> Path:
-    """A file of many blocks of 64 KiB."""
+def write_large_model(path: Path, layout: str = "fast") -> Path:
+    """A file of many 64 KiB blocks."""
     core: Any = system.load()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 60000), 2).astype(np.int32)
     model, _, _ = core.NgramModel.train(ids, 4, 400, 1, 2, 0, layout=layout)
@@ -146,31 +146,31 @@ def large(path: Path, layout: str = "fast") -> Path:
 
 
 @pytest.mark.parametrize("layout", ["fast", "small"])
-def test_a_large_file_is_verified_as_it_is_read(tmp_path: Path, layout: str) -> None:
-    """Opened as files above 64 MiB are: without a look at most of it."""
+def test_large_model_file_is_verified_block_by_block(tmp_path: Path, layout: str) -> None:
+    """Opened like files above 64 MiB: most blocks are verified when first read."""
     core: Any = system.load()
-    path = large(tmp_path / "m.ngram", layout)
-    wanted, refusals = query_all(core.NgramModel.open(str(path), verified_at_open=0)), 0
+    path = write_large_model(tmp_path / "m.ngram", layout)
+    expected, refusals = query_all(core.NgramModel.open(str(path), verified_at_open=0)), 0
     content = bytearray(path.read_bytes())
     for place in np.random.default_rng(2).integers(0, len(content), 40).tolist():
         content[place] ^= 4
         path.write_bytes(content)
         try:
-            found = query_all(core.NgramModel.open(str(path), verified_at_open=0))
+            scores = query_all(core.NgramModel.open(str(path), verified_at_open=0))
         except ChainruleError as error:
             is_named = "m.ngram is damaged" in str(error)
             refusals += is_named
-        else:  # nobody looked there
-            np.testing.assert_array_equal(found, wanted)
+        else:  # the damaged block was not read
+            np.testing.assert_array_equal(scores, expected)
         with pytest.raises(ChainruleError, match=r"m\.ngram is damaged"):
             core.NgramModel.open(str(path), verify=True, verified_at_open=0)
         content[place] ^= 4
-    assert refusals > 10  # each of them names the file
+    assert refusals > 10  # each error names the file
 
 
-def test_damage_found_while_scoring_is_a_refusal(tmp_path: Path) -> None:
+def test_damage_found_while_scoring_raises(tmp_path: Path) -> None:
     core: Any = system.load()
-    path = large(tmp_path / "m.ngram")
+    path = write_large_model(tmp_path / "m.ngram")
     content = bytearray(path.read_bytes())
     for place in range(len(content) // 2, len(content), 4096):
         content[place] ^= 1
@@ -184,7 +184,7 @@ def test_damage_found_while_scoring_is_a_refusal(tmp_path: Path) -> None:
         opened.tables  # noqa: B018
 
 
-def test_a_file_of_tensors_is_to_be_trained_anew(tmp_path: Path) -> None:
+def test_safetensors_model_file_asks_for_retraining(tmp_path: Path) -> None:
     path = tmp_path / "model.ngram"
     path.write_bytes((2).to_bytes(8, "little") + b"{}" + bytes(500))
     with pytest.raises(
@@ -193,7 +193,7 @@ def test_a_file_of_tensors_is_to_be_trained_anew(tmp_path: Path) -> None:
         engines.open_file(path)
 
 
-def test_threads_do_not_show_in_the_file(tmp_path: Path) -> None:
+def test_model_file_does_not_depend_on_thread_count(tmp_path: Path) -> None:
     core: Any = system.load()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 30000), 2).astype(np.int32)
     for layout, bits in LAYOUTS:
@@ -205,15 +205,17 @@ def test_threads_do_not_show_in_the_file(tmp_path: Path) -> None:
         assert len(contents) == 1
 
 
-def test_what_is_lost_to_eight_bits_is_little(tmp_path: Path) -> None:
-    whole = chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small")
+def test_eight_bit_quantisation_changes_perplexity_little(tmp_path: Path) -> None:
+    exact = chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small")
     quantized = chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small", bits=8)
-    one, other = (model.evaluate(Corpus.from_lines(LINES[:100])).perplexity for model in (whole, quantized))
-    assert other == pytest.approx(one, rel=0.02)
-    assert other != one
+    exact_perplexity, quantized_perplexity = (
+        model.evaluate(Corpus.from_lines(LINES[:100])).perplexity for model in (exact, quantized)
+    )
+    assert quantized_perplexity == pytest.approx(exact_perplexity, rel=0.02)
+    assert quantized_perplexity != exact_perplexity
 
 
-def test_eight_bits_need_the_small_layout() -> None:
+def test_eight_bits_require_the_small_layout() -> None:
     with pytest.raises(ConfigError, match="8 bits need the small layout"):
         chainrule.train("ngram", Corpus.from_lines(LINES), bits=8)
     with pytest.raises(ConfigError, match="layout is 'tiny'"):
@@ -256,13 +258,13 @@ for case in sys.argv[1:]:
 """
 
 
-def test_a_file_changed_in_place(tmp_path: Path) -> None:
-    """The model answers as before or refuses; it neither ends the process nor answers from the changed bytes."""
+def test_model_file_changed_in_place_never_gives_wrong_scores(tmp_path: Path) -> None:
+    """The model answers as before or raises; it neither crashes nor answers from the changed bytes."""
     cases = []
     for layout, change, mode in itertools.product(
         ["fast", "small"], ["truncate", "overwrite"], ["whole", "blocks", "mapped"]
     ):
-        path = large(tmp_path / f"{layout}-{change}-{mode}.ngram", layout)
+        path = write_large_model(tmp_path / f"{layout}-{change}-{mode}.ngram", layout)
         cases.append(f"{path}:{mode}:{change}")
     run = subprocess.run([sys.executable, "-c", IN_PLACE, *cases], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
@@ -275,52 +277,52 @@ def test_a_file_changed_in_place(tmp_path: Path) -> None:
         assert mode == "whole" or answer.startswith("refused:")
 
 
-def test_a_replaced_file_is_used_to_the_end(tmp_path: Path) -> None:
-    """Saving over a model renames another file into place: the open one goes on, mapped or not."""
+def test_open_model_survives_replacement_of_its_file(tmp_path: Path) -> None:
+    """Saving over a model renames another file into place; the open one remains usable, mapped or not."""
     core: Any = system.load()
-    path = large(tmp_path / "m.ngram")
+    path = write_large_model(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}, {"largest_copy": 1})
     ]
-    wanted = query_all(core.NgramModel.open(str(path)))
+    expected = query_all(core.NgramModel.open(str(path)))
     other = tmp_path / "other"
     other.write_bytes(b"another file")
     other.rename(path)
     for model in models:
-        np.testing.assert_array_equal(query_all(model), wanted)
+        np.testing.assert_array_equal(query_all(model), expected)
 
 
-def test_a_file_that_is_linked_is_used_on(tmp_path: Path) -> None:
-    """A hard link added and removed: the bytes are the same."""
+def test_open_model_survives_hard_linking_of_its_file(tmp_path: Path) -> None:
+    """A hard link is added and removed: the bytes are the same."""
     core: Any = system.load()
-    path = large(tmp_path / "m.ngram")
+    path = write_large_model(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({"verified_at_open": 0}, {"largest_copy": 1})
     ]
-    wanted = query_all(core.NgramModel.open(str(path)))
+    expected = query_all(core.NgramModel.open(str(path)))
     (tmp_path / "link").hardlink_to(path)
     for model in models:
-        np.testing.assert_array_equal(query_all(model), wanted)
+        np.testing.assert_array_equal(query_all(model), expected)
     (tmp_path / "link").unlink()
     for model in models:
-        np.testing.assert_array_equal(query_all(model), wanted)
+        np.testing.assert_array_equal(query_all(model), expected)
 
 
 def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
-    """What was read is saved as it was read; what was not is refused where it changed."""
+    """Data already read is saved unchanged; unread blocks raise if they changed."""
     core: Any = system.load()
-    path = large(tmp_path / "m.ngram")
+    path = write_large_model(tmp_path / "m.ngram")
     content = path.read_bytes()
-    whole, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))
+    eager, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))
     path.write_bytes(content[:70000])
-    whole.save(str(tmp_path / "copy"))
+    eager.save(str(tmp_path / "copy"))
     assert (tmp_path / "copy").read_bytes() == content
     with pytest.raises(ModelFileError, match=r"m\.ngram became shorter"):
         lazy.save(str(tmp_path / "no"))
     assert not (tmp_path / "no").exists()
 
 
-def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+def test_model_file_that_is_a_fifo_is_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.ngram")
     with pytest.raises(ModelFileError, match="not a regular file"):
         engines.open_file(tmp_path / "m.ngram")
@@ -333,7 +335,7 @@ def sums(lm: NgramModel, contexts: Ids) -> Floats:
 
 
 def contexts_of(lm: NgramModel, ids: Ids) -> Ids:
-    """Every context of a text, line by line, and as many drawn at random, most of which the text does not hold."""
+    """Every context of a text, line by line, and as many random ones, most of them unseen."""
     n, bos = lm.order - 1, lm.vocabulary.bos
     read = np.concatenate([np.full(n, bos), ids])
     of_text = np.lib.stride_tricks.sliding_window_view(read, n)
@@ -351,11 +353,11 @@ QUANTIZED: list[dict[str, Any]] = [{"smoothing": name} for name in SMOOTHINGS if
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("settings", QUANTIZED, ids=str)
-def test_eight_bits_sum_to_one(settings: dict[str, Any], context: Context) -> None:
-    """After contexts of the text and others, and `score` gives each word what `step` gives it."""
+def test_quantised_distributions_sum_to_one(settings: dict[str, Any], context: Context) -> None:
+    """After seen and unseen contexts; `score` agrees with `step`."""
     corpus = Corpus.from_lines(LINES)
-    wanted: dict[str, Any] = {"order": 4, "layout": "small", "bits": 8} | settings
-    model = chainrule.train("ngram", corpus, context=context, **wanted)
+    chosen: dict[str, Any] = {"order": 4, "layout": "small", "bits": 8} | settings
+    model = chainrule.train("ngram", corpus, context=context, **chosen)
     lm: Any = model.lm
     ids = encode(corpus, model.tokenizer).ids
     contexts = contexts_of(lm, ids)
@@ -369,12 +371,12 @@ def test_eight_bits_sum_to_one(settings: dict[str, Any], context: Context) -> No
     )
 
 
-def test_a_model_quantised_by_an_older_version(tmp_path: Path) -> None:
-    """Files of version 2 were rounded without computing their weights anew: they load and say so."""
+def test_quantised_file_of_format_version_2_loads_with_a_warning(tmp_path: Path) -> None:
+    """Files of version 2 were rounded without recomputing back-off weights: they load with a warning."""
     chainrule.train("ngram", Corpus.from_lines(LINES), order=3, layout="small", bits=8).save(tmp_path / "m")
     path = tmp_path / "m" / "model.ngram"
     content = bytearray(path.read_bytes())
-    size = int.from_bytes(content[56:64], "little")  # of the header, whose last eight bytes are its checksum
+    size = int.from_bytes(content[56:64], "little")  # header size; its last eight bytes are its checksum
     assert content[8:12] == (3).to_bytes(4, "little")
     assert engines.open_file(path).is_normalized
     content[8] = 2

@@ -33,7 +33,7 @@ FALL_BACKS = {
 
 
 def train(lines: list[str], **settings: Any) -> tuple[Model, list[str]]:
-    """The model, and what was said of it."""
+    """The model and the warnings raised in training."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = api.train("ngram", Corpus.from_lines(lines), **settings)
@@ -42,61 +42,61 @@ def train(lines: list[str], **settings: Any) -> tuple[Model, list[str]]:
 
 
 def held_out(smoothing: str, lines: list[str]) -> dict[str, Any]:
-    """A validation text for Jelinek–Mercer of one line, which else has none to spare."""
+    """A validation text for Jelinek–Mercer on one line, which has no line to hold out."""
     return {"valid": Corpus.from_lines(lines)} if smoothing == "jelinek-mercer" and len(lines) == 1 else {}
 
 
 @pytest.mark.parametrize("order", [1, 2, 10])
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("name", CORPORA)
-def test_every_smoothing_makes_a_distribution_of_it(name: str, smoothing: str, order: int) -> None:
+def test_degenerate_texts_give_distributions_with_every_smoothing(name: str, smoothing: str, order: int) -> None:
     lines = CORPORA[name]
-    model, said = train(lines, order=order, smoothing=smoothing, **held_out(smoothing, lines))
+    model, messages = train(lines, order=order, smoothing=smoothing, **held_out(smoothing, lines))
     for h in (model.tokenizer.bos, 0, 1):
         log_p, _ = model.lm.step(model.lm.start(1), np.array([h]))
         assert not np.isnan(log_p).any()
         total = float(np.exp(log_p).sum())
-        # Maximum likelihood knows nothing of words that never came first, and says so by probabilities of 0.
+        # Maximum likelihood gives probability 0 to words that never came first.
         assert not model.lm.is_normalized or math.isclose(total, 1, abs_tol=1e-5)
     seen = model.score(lines[0]).log_prob
     assert math.isfinite(seen)
-    # Not one of these texts has n-grams of every order that were counted once, twice, three and four times.
-    assert smoothing != "modified-kneser-ney" or any(FALL_BACKS[smoothing] in words for words in said)
+    # None of these texts has n-grams with counts 1, 2, 3 and 4 in every order.
+    assert smoothing != "modified-kneser-ney" or any(FALL_BACKS[smoothing] in words for words in messages)
 
 
-@pytest.mark.parametrize(("smoothing", "taken"), FALL_BACKS.items())
-def test_which_fall_back_was_taken_is_said_of_each_order(smoothing: str, taken: str) -> None:
-    # Every n-gram was counted a thousand times, or follows one word only: n_2 … n_4 are 0 in every order.
+@pytest.mark.parametrize(("smoothing", "default"), FALL_BACKS.items())
+def test_default_discounts_are_reported_per_order(smoothing: str, default: str) -> None:
+    # Every n-gram has count 1000, or one predecessor only: n_2 … n_4 are 0 in every order.
     lines = CORPORA["a thousand copies of a line"]
-    _, said = train(lines, order=3, smoothing=smoothing)
-    assert len(said) == 3
-    assert all(words.startswith(f"order {n}: {taken}") for n, words in enumerate(said, start=1))
+    _, messages = train(lines, order=3, smoothing=smoothing)
+    assert len(messages) == 3
+    assert all(words.startswith(f"order {n}: {default}") for n, words in enumerate(messages, start=1))
 
 
-def test_katz_says_when_it_takes_nothing_off() -> None:
-    # Each word once: n_1 = 4 and </s>, n_2 = 0, so that c* = 2 n_2 / n_1 = 0 for a count of 1: no estimate.
-    _, said = train(["a b c d"], order=1, smoothing="katz")
+def test_katz_reports_when_no_discount_is_used() -> None:
+    # Each word once: n_1 = 4 and </s>, n_2 = 0, so c* = 2 n_2 / n_1 = 0 for count 1: no estimate.
+    _, messages = train(["a b c d"], order=1, smoothing="katz")
     counts_of_counts = "n1=5, n2=0, n3=0, n4=0, n5=0, n6=0"
-    assert said == [
+    assert messages == [
         f"order 1: using no discount: discounts cannot be estimated from this text ({counts_of_counts})"
     ]
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
 @pytest.mark.parametrize("lines", [[], [""], ["", " \t", ""]])
-def test_no_words_at_all(smoothing: str, lines: list[str]) -> None:
+def test_text_without_words_is_rejected(smoothing: str, lines: list[str]) -> None:
     with pytest.raises(InputError, match="no words"):
         api.train("ngram", Corpus.from_lines(lines), smoothing=smoothing)
 
 
-def test_one_line_has_none_to_spare_for_jelinek_mercer() -> None:
+def test_jelinek_mercer_on_one_line_requires_a_validation_text() -> None:
     with pytest.raises(InputError, match="give --valid"):
         api.train("ngram", Corpus.from_lines(["one line"]), smoothing="jelinek-mercer")
 
 
 @pytest.mark.parametrize("smoothing", [s for s in SMOOTHINGS if s not in ("jelinek-mercer", "stupid-backoff")])
 @pytest.mark.parametrize("name", CORPORA)
-def test_pruned_in_every_way(name: str, smoothing: str) -> None:
+def test_pruned_models_of_degenerate_texts_sum_to_one(name: str, smoothing: str) -> None:
     settings: dict[str, Any] = {"order": 4, "smoothing": smoothing, "prune": "0,0,1", "entropy_prune": 1e-3}
     model, _ = train(CORPORA[name], **settings)
     log_p, _ = model.lm.step(model.lm.start(1), np.array([model.tokenizer.bos]))
@@ -104,7 +104,7 @@ def test_pruned_in_every_way(name: str, smoothing: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_out_as_arpa_and_in_again(name: str, tmp_path: Path) -> None:
+def test_models_of_degenerate_texts_round_trip_through_arpa(name: str, tmp_path: Path) -> None:
     from chainrule.applications import convert
 
     model, _ = train(CORPORA[name], order=10)

@@ -25,53 +25,55 @@ ALPHABET = "ab"
 LINES = ["a b a", "ab a", "b", "a a b", "ba b a", "aab b"] * 20
 
 
-def test_a_known_word_is_never_spelled() -> None:
+def test_speller_excludes_known_words() -> None:
     speller = train_speller(["abc", "abd", "xbc"], known=["abc", "q"])
     free = train_speller(["abc", "abd", "xbc"], known=[])
-    # Renormalised: the others share what abc and q had.
+    # Renormalised: the other words share the mass of abc and q.
     inside = np.exp(free.log_probs(["abc", "q"])).sum()
     assert np.exp(speller.log_outside) == pytest.approx(np.exp(free.log_outside) * (1 - inside), rel=1e-6)
     assert speller.log_probs(["abd"])[0] > free.log_probs(["abd"])[0]
 
 
-def test_all_spellings_sum_to_one() -> None:
-    """Over strings of the alphabet and of one stranger, which stands for all others and counts for them all."""
+def test_spellings_sum_to_one() -> None:
+    """Over strings of the alphabet and one unseen character, which stands for all unseen ones."""
     speller = train_speller(["ab", "ba", "a", "abb"], known=["b", "ab"])
-    others = UNICODE_SCALARS - len(set(speller.lm.alphabet) | set(" \t\r\n"))
+    unseen_characters = UNICODE_SCALARS - len(set(speller.lm.alphabet) | set(" \t\r\n"))
     total = 0.0
     sums = []
     for length in range(1, 9):
         strings = ["".join(s) for s in product("ab\u2603", repeat=length)]
-        weights = np.array([float(others) ** s.count("\u2603") for s in strings])
+        weights = np.array([float(unseen_characters) ** s.count("\u2603") for s in strings])
         is_word = np.array([s not in ("b", "ab") for s in strings])
         total += float((np.exp(speller.log_probs(strings)) * weights)[is_word].sum())
         sums.append(total)
     assert all(value <= 1 + 1e-6 for value in sums)
     assert sums[-1] > 0.9
-    # What is left is in longer strings: it shrinks with every letter.
+    # The rest belongs to longer strings and shrinks with every letter.
     rest = [1 - value for value in sums]
     assert all(later < 0.9 * earlier for earlier, later in pairwise(rest[2:]))
 
 
-def test_single_characters_sum_to_one() -> None:
+def test_single_character_spellings_sum_to_one() -> None:
     speller = train_speller(["x", "y", "x"], known=["a", "b"], is_single=True)
-    others = UNICODE_SCALARS - len("xy") - len("\r\n") - len("ab")
+    unseen_characters = UNICODE_SCALARS - len("xy") - len("\r\n") - len("ab")
     p = np.exp(speller.log_probs(["x", "y", "z"]))
     assert p[0] > p[1] > p[2]
-    assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
+    assert p[0] + p[1] + unseen_characters * p[2] == pytest.approx(1, abs=1e-6)
 
 
-def test_a_placeholder_has_a_share_of_its_own() -> None:
-    """Of 9 unknown words 8 are `<unk>` and 1 is another: ε = (1 + 1)/(9 + 1)."""
+def test_speller_reserves_mass_for_the_placeholder() -> None:
+    """Of 9 unknown words 8 are `<unk>`: ε = (1 + 1)/(9 + 1)."""
     speller = train_speller(["<unk>"] * 8 + ["ab"], known=["b", "abc"], rare=["abc"], placeholder="<unk>")
     assert speller.log_probs(["<unk>"])[0] == pytest.approx(np.log(0.8), rel=1e-12)
-    free = train_speller(["ab", "abc"], known=["b", "abc", "<unk>"])  # the same character model, without a share
+    free = train_speller(
+        ["ab", "abc"], known=["b", "abc", "<unk>"]
+    )  # the same character model without a placeholder
     words = ["ab", "ba", "kitten", "<unk", "<unk>>"]
     assert speller.log_probs(words) == pytest.approx(free.log_probs(words) + np.log(0.2), rel=1e-9)
-    assert "<" not in speller.lm.alphabet  # the placeholder is not an example of spelling
+    assert "<" not in speller.lm.alphabet  # the placeholder is not a spelling example
 
 
-def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
+def test_spelled_probability_has_a_lower_bound() -> None:
     few, many = (train_speller(["<unk>"] * n, [], rare=["ab"], placeholder="<unk>") for n in (1000, 10**6))
     difference = few.log_probs(["ab"])[0] - many.log_probs(["ab"])[0]
     assert difference == pytest.approx(np.log((1 / 1001) / MIN_SPELLED_PROBABILITY), rel=1e-6)
@@ -80,19 +82,19 @@ def test_however_many_placeholders_there_are_a_word_can_be_spelled() -> None:
 @pytest.mark.parametrize(
     "unknown", [["ab"] * 6, ["ab"] * 6 + ["ba", "aab", "a"]], ids=["placeholder alone", "both"]
 )
-def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None:
-    """The placeholder is `ab`: all strings up to 6 letters, and exactly what is left for the longer ones.
+def test_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None:
+    """The placeholder is `ab`: all strings up to 6 letters, and the exact rest for longer ones.
 
     q(longer than L) = Σ_{|s| = L} q(s without its end) · (1 − q(end | s)).
     """
     known = ["b", "bb"]
     speller = train_speller(unknown, known, rare=["bb", "abb", "b"], placeholder="ab")
-    others, stranger = UNICODE_SCALARS - len("ab \t\r\n"), "\u2603"
+    unseen_characters, stranger = UNICODE_SCALARS - len("ab \t\r\n"), "\u2603"
     L, vocabulary = 6, speller.lm.vocabulary
     total = 0.0
     for length in range(1, L + 1):
         strings = ["".join(s) for s in product("ab" + stranger, repeat=length)]
-        weights = np.array([float(others) ** s.count(stranger) for s in strings])
+        weights = np.array([float(unseen_characters) ** s.count(stranger) for s in strings])
         total += float((np.exp(speller.log_probs(strings)) * weights)[[s not in known for s in strings]].sum())
     inputs = np.array([[vocabulary.bos, *s] for s in product([0, 1, vocabulary.unk], repeat=L)])
     targets = np.append(inputs[:, 1:], np.full((len(inputs), 1), vocabulary.eos), axis=1)
@@ -103,38 +105,38 @@ def test_all_spellings_sum_to_one_with_a_placeholder(unknown: list[str]) -> None
     assert speller.log_probs(["ab"])[0] > speller.log_probs(["ba"])[0]
 
 
-def test_single_characters_sum_to_one_with_a_placeholder() -> None:
+def test_single_character_spellings_sum_to_one_with_a_placeholder() -> None:
     speller = train_speller(["_", "_", "x"], known=["a"], is_single=True, placeholder="_")
-    others = UNICODE_SCALARS - len("x_a\r\n")
+    unseen_characters = UNICODE_SCALARS - len("x_a\r\n")
     p = np.exp(speller.log_probs(["_", "x", "z"]))
     assert p[0] == pytest.approx(1 / 2, rel=1e-12)  # ε = (1 + 1)/(3 + 1)
-    assert p[0] + p[1] + others * p[2] == pytest.approx(1, abs=1e-6)
+    assert p[0] + p[1] + unseen_characters * p[2] == pytest.approx(1, abs=1e-6)
 
 
-def test_a_speller_with_a_placeholder_is_saved_and_one_without_is_read() -> None:
+def test_speller_round_trips_with_and_without_placeholder() -> None:
     speller = train_speller(["<unk>"] * 3, known=["cat"], rare=["cat"], placeholder="<unk>")
     again = Speller.from_bytes(speller.to_bytes(), "speller.safetensors")
     words = ["<unk>", "kitten", "<un", ""]
     assert again.log_probs(words).tolist() == speller.log_probs(words).tolist()
     assert again.placeholder == "<unk>"
     plain = train_speller(["<unk>"] * 3, known=["cat"])
-    assert "placeholder" not in tensors.unpack(plain.to_bytes(), "")  # the format before there were placeholders
+    assert "placeholder" not in tensors.unpack(plain.to_bytes(), "")  # the format before placeholders
     assert Speller.from_bytes(plain.to_bytes(), "").placeholder == ""
 
 
 @pytest.mark.parametrize("log_placeholder", [0.5, np.nan, -np.inf])
-def test_a_placeholder_without_a_probability_is_refused(log_placeholder: float) -> None:
+def test_speller_rejects_an_invalid_placeholder_probability(log_placeholder: float) -> None:
     speller = train_speller(["<unk>"], known=["cat"], rare=["cat"], placeholder="<unk>")
     arrays = tensors.unpack(speller.to_bytes(), "") | {"log_placeholder": np.array([log_placeholder])}
     with pytest.raises(ModelFileError, match=r"its probability is not valid|NaN or infinite"):
         Speller.from_bytes(save_arrays(arrays), "speller.safetensors")
 
 
-def test_log_outside_is_checked_before_the_first_result() -> None:
+def test_stored_log_outside_is_verified_on_first_use() -> None:
     speller = train_speller(["ab", "ba"], known=["cat"])
     arrays = tensors.unpack(speller.to_bytes(), "") | {"log_outside": np.array([-3.0])}
     wrong = Speller.from_bytes(save_arrays(arrays), "speller.safetensors", lambda: ["cat"])
-    assert wrong.log_probs([]).tolist() == []  # nothing is estimated for a text without unknown words
+    assert wrong.log_probs([]).tolist() == []  # a text without unknown words needs no estimate
     for _ in range(2):
         with pytest.raises(ModelFileError, match="log_outside is -3, and the tables and the vocabulary give"):
             wrong.log_probs(["ab"])
@@ -148,14 +150,14 @@ OLD_LINES = ["the cat sees a dog", "a dog runs and the mouse runs", "the cat cha
 OLD_LOG_PROBS = {"Yak": -41.634585501414946, "zebras": -28.423844439609994, "日本": -38.365906836253814}
 
 
-def test_a_file_of_tables_is_read_and_written_again() -> None:
+def test_old_speller_file_round_trips() -> None:
     content = OLD_FILE.read_bytes()
     speller = Speller.from_bytes(content, str(OLD_FILE))
     assert speller.log_probs(list(OLD_LOG_PROBS)) == pytest.approx(list(OLD_LOG_PROBS.values()), rel=1e-12)
     assert speller.to_bytes() == content
 
 
-def test_the_counts_give_the_tables_of_the_old_file() -> None:
+def test_speller_counts_give_the_tables_of_the_old_file() -> None:
     speller = prepare_corpus(Corpus.from_lines(OLD_LINES), TokenizerConfig(min_count=2)).speller
     assert speller is not None
     old = Speller.from_bytes(OLD_FILE.read_bytes(), "")
@@ -168,7 +170,7 @@ def test_the_counts_give_the_tables_of_the_old_file() -> None:
             np.testing.assert_allclose(level.log_backoff, expected.log_backoff, rtol=1e-6)
 
 
-def test_an_n_gram_is_stored_in_two_bytes() -> None:
+def test_speller_file_takes_two_bytes_per_ngram() -> None:
     words = ["".join(letters) for letters in product("abcdef", repeat=5)]
     speller = train_speller(words, known=[])
     n_grams = sum(map(len, speller.lm.tables.levels))
@@ -176,7 +178,7 @@ def test_an_n_gram_is_stored_in_two_bytes() -> None:
     assert len(as_tables(speller).to_bytes()) > 12 * n_grams
 
 
-def test_any_string_can_be_spelled_and_saved() -> None:
+def test_speller_accepts_any_string_after_saving() -> None:
     speller = train_speller(["hello", "world"], known=[])
     again = Speller.from_bytes(speller.to_bytes(), "speller.safetensors")
     words = ["hello", "\U0001f600", "x" * 5000, "日本"]
@@ -187,7 +189,7 @@ def test_any_string_can_be_spelled_and_saved() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.text("abcé", min_size=1), min_size=1), st.lists(st.text("abz\u2603", min_size=1)))
-def test_batches_do_not_matter(unknown: list[str], spellings: list[str]) -> None:
+def test_spelling_log_probs_do_not_depend_on_the_batch(unknown: list[str], spellings: list[str]) -> None:
     speller = train_speller(unknown, known=["a"])
     alone = [speller.log_probs([s])[0] for s in spellings]
     np.testing.assert_allclose(speller.log_probs(spellings), alone, rtol=1e-9)
@@ -199,17 +201,17 @@ LETTERS = st.text("abcé\u2603\U0001f600", min_size=1)
 @pytest.mark.native
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LETTERS, min_size=1), st.lists(LETTERS | st.text(min_size=1)), st.booleans())
-def test_the_core_spells_as_it_is_specified(unknown: list[str], spellings: list[str], is_single: bool) -> None:
-    """Letters of one to four bytes, strangers among them, words longer than those that are remembered."""
+def test_compiled_speller_equals_the_reference(unknown: list[str], spellings: list[str], is_single: bool) -> None:
+    """Characters of one to four bytes, unseen characters, and words longer than the context."""
     if is_single:
         unknown, spellings = [s[0] for s in unknown], [s[0] for s in spellings]
     speller = train_speller(unknown, known=["z"], is_single=is_single, placeholder=unknown[0])
-    asked = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
-    np.testing.assert_allclose(speller.log_probs(asked), spelling_log_probs(speller, asked), rtol=1e-12)
+    queries = [*spellings, *unknown, *spellings, *([] if is_single else ["", "abc" * 9])]
+    np.testing.assert_allclose(speller.log_probs(queries), spelling_log_probs(speller, queries), rtol=1e-12)
 
 
 @pytest.mark.native
-def test_tables_that_are_none_are_refused_by_the_core() -> None:
+def test_compiled_speller_rejects_invalid_tables() -> None:
     speller = train_speller(["abc", "abd"], known=[])
     arrays: list[list[Any]] = [
         [level.key.astype(np.int64), level.log_prob.astype(np.float32), level.log_backoff.astype(np.float32)]
@@ -235,7 +237,7 @@ def test_tables_that_are_none_are_refused_by_the_core() -> None:
 
 
 def mass(model: Model, length: int) -> float:
-    """The probability of all texts of one line over the alphabet and the blank, up to a length."""
+    """Probability of all one-line texts over the alphabet and the space, up to a length."""
     symbols = ALPHABET + " "
     lines = {
         model.tokenizer.canonicalize("".join(s)) for n in range(length + 1) for s in product(symbols, repeat=n)
@@ -259,19 +261,19 @@ def mass(model: Model, length: int) -> float:
         ("byte", {}),
     ],
 )
-def test_texts_sum_towards_one_and_never_above(tokenizer: str, settings_: dict[str, Any]) -> None:
+def test_text_probabilities_approach_one_from_below(tokenizer: str, settings_: dict[str, Any]) -> None:
     model = train(
         "ngram", Corpus.from_lines(LINES), tokenizer=tokenizer, order=2, smoothing="witten-bell", **settings_
     )
     sums = [mass(model, length) for length in (1, 3, 5, 7)]
     assert sums[-1] <= 1 + 1e-6
-    # What is left is in longer texts: it shrinks geometrically with the length.
+    # The rest belongs to longer texts and shrinks geometrically with the length.
     rest = [1 - value for value in sums]
     assert all(later < 0.85 * earlier for earlier, later in pairwise(rest))
     assert rest[-1] < 0.2
 
 
-def test_sampled_spellings_have_the_frequencies_of_their_probabilities() -> None:
+def test_speller_samples_follow_their_probabilities() -> None:
     speller = train_speller(["ab", "ab", "b"], [], rare=())
     rng = np.random.default_rng(0)
     drawn = [speller.sample(rng) for _ in range(2000)]
@@ -281,7 +283,7 @@ def test_sampled_spellings_have_the_frequencies_of_their_probabilities() -> None
     assert drawn.count("ab") / drawn.count("b") == pytest.approx(ratio, rel=0.15)
 
 
-def test_a_sampled_character_is_one_character() -> None:
+def test_single_character_speller_samples_one_character() -> None:
     speller = train_speller(["x", "y", "y"], ["a"], is_single=True)
     rng = np.random.default_rng(0)
     assert {speller.sample(rng) for _ in range(100)} == {"x", "y"}

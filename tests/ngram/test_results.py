@@ -29,7 +29,7 @@ THREE_DIGITS = 2e-3
 
 @dataclass(frozen=True)
 class Ready:
-    """A text prepared and counted once for all orders and smoothings."""
+    """A text prepared and counted once for all orders and smoothing methods."""
 
     prepared: PreparedCorpus
     counts: Counts
@@ -70,23 +70,25 @@ def wikitext2(data_folder: Path) -> Ready:
     ("order", "published", "bits_per_byte"),
     [(2, 185.705, "1.4042"), (3, 148.281, "1.3437"), (4, 142.716, "1.3335"), (5, 141.186, "1.3306")],
 )
-def test_modified_kneser_ney(ptb: Ready, order: int, published: float, bits_per_byte: str) -> None:
-    found = ptb.evaluate(order, smoothing="modified-kneser-ney")
-    assert found.tokens == 82430
-    assert found.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
-    assert f"{found.bits_per_byte:.4f}" == bits_per_byte  # of docs/results.md
+def test_modified_kneser_ney_matches_published_perplexities(
+    ptb: Ready, order: int, published: float, bits_per_byte: str
+) -> None:
+    evaluation = ptb.evaluate(order, smoothing="modified-kneser-ney")
+    assert evaluation.tokens == 82430
+    assert evaluation.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
+    assert f"{evaluation.bits_per_byte:.4f}" == bits_per_byte  # from docs/results.md
 
 
 @pytest.mark.parametrize(
     ("order", "published", "bits_per_byte"), [(3, 230.8863, "1.5359"), (5, 224.8116, "1.5284")]
 )
-def test_modified_kneser_ney_of_wikitext(
+def test_modified_kneser_ney_on_wikitext2_matches_published_perplexities(
     wikitext2: Ready, order: int, published: float, bits_per_byte: str
 ) -> None:
-    found = wikitext2.evaluate(order, smoothing="modified-kneser-ney")
-    assert found.tokens == 244102
-    assert found.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
-    assert f"{found.bits_per_byte:.4f}" == bits_per_byte
+    evaluation = wikitext2.evaluate(order, smoothing="modified-kneser-ney")
+    assert evaluation.tokens == 244102
+    assert evaluation.perplexity == pytest.approx(published, rel=FOUR_DIGITS)
+    assert f"{evaluation.bits_per_byte:.4f}" == bits_per_byte
 
 
 @pytest.mark.filterwarnings("ignore:order 1:chainrule.errors.ChainruleWarning")  # Katz: too few rare words
@@ -107,28 +109,28 @@ def test_modified_kneser_ney_of_wikitext(
         (5, {"smoothing": "witten-bell"}, 209.223),
     ],
 )
-def test_other_smoothings(ptb: Ready, order: int, settings: dict[str, Any], published: float) -> None:
+def test_other_smoothings_match_srilm(ptb: Ready, order: int, settings: dict[str, Any], published: float) -> None:
     assert ptb.evaluate(order, **settings).perplexity == pytest.approx(published, rel=THREE_DIGITS)
 
 
 @pytest.mark.parametrize(("order", "published", "half_a_digit"), [(2, 824.03, 0.005), (3, 3307.9, 0.05)])
-def test_laplace_is_the_formula(ptb: Ready, order: int, published: float, half_a_digit: float) -> None:
-    """Not SRILM's -addsmooth (659.97, 1194.88), which backs off for n-grams never seen."""
+def test_laplace_matches_the_formula(ptb: Ready, order: int, published: float, half_a_digit: float) -> None:
+    """SRILM's -addsmooth (659.97, 1194.88) backs off for unseen n-grams instead."""
     assert ptb.evaluate(order, smoothing="laplace").perplexity == pytest.approx(published, abs=half_a_digit)
 
 
 @pytest.mark.filterwarnings("ignore:order 1:chainrule.errors.ChainruleWarning")  # ten words have few counts
 @pytest.mark.filterwarnings("ignore:.*tokens are unknown words:chainrule.errors.ChainruleWarning")
-def test_hiding_words_buys_nothing(ptb: Ready, data_folder: Path) -> None:
+def test_small_vocabulary_lowers_perplexity_but_not_bits_per_byte(ptb: Ready, data_folder: Path) -> None:
     folder = data_folder / "ptb"
     hidden = ready(folder / "ptb.train.txt", folder / "ptb.test.txt", vocab_size=10).evaluate(5)
-    whole = ptb.evaluate(5)
-    assert hidden.perplexity < whole.perplexity / 10
-    assert hidden.bits_per_byte > whole.bits_per_byte * 1.1
+    full = ptb.evaluate(5)
+    assert hidden.perplexity < full.perplexity / 10
+    assert hidden.bits_per_byte > full.bits_per_byte * 1.1
 
 
-def test_words_unknown_to_a_text_with_a_placeholder(ptb: Ready, wikitext2: Ready) -> None:
-    """Penn Treebank writes its unknown words `<unk>`: a speller trained on that gave kitten 144 nats."""
+def test_speller_of_a_text_with_placeholders_spells_real_words(ptb: Ready, wikitext2: Ready) -> None:
+    """Penn Treebank replaces unknown words by `<unk>`: a speller trained on that gave "kitten" 144 nats."""
     for ready in (ptb, wikitext2):
         speller = ready.prepared.speller
         assert speller is not None
@@ -138,8 +140,8 @@ def test_words_unknown_to_a_text_with_a_placeholder(ptb: Ready, wikitext2: Ready
         assert gibberish < kitten - 10
 
 
-def test_three_sentences(ptb: Ready) -> None:
-    """One of known words, one with an unknown word, and gibberish of frequent words, as `filter` ranks them."""
+def test_unknown_words_rank_between_text_and_gibberish(ptb: Ready) -> None:
+    """A sentence of known words, one with an unknown word, and gibberish of frequent words, ranked by `filter`."""
     config = Config(order=5)
     lm = NgramModel.from_tables(estimate(ptb.counts, config), ptb.counts.vocabulary)
     prepared = ptb.prepared
@@ -150,7 +152,7 @@ def test_three_sentences(ptb: Ready) -> None:
         assert known < gibberish
         assert (
             kitten < kitten_is_near * gibberish
-        )  # ten million times as far, and 3.4 times, by a speller of `<unk>`
+        )  # a speller of `<unk>` gave ten million times and 3.4 times as much
     assert 2 < kitten < 3.5  # bits per byte
     strange = model.score("qwzx jjkq of zzz")
     assert strange.log_prob > model.score("i saw a van").log_prob

@@ -16,7 +16,9 @@ from ngram.specification import Gram, Specification, contexts
 UNK, A, B, C, BOS, EOS = range(6)
 OPEN = Vocabulary(size=6, bos=BOS, eos=EOS, unk=UNK)
 CLOSED = Vocabulary(size=6, bos=BOS, eos=EOS, unk=UNK, closed=True)
-METHODS = [s for s in SMOOTHINGS if s != "jelinek-mercer"]  # which needs held-out text: test_jelinek_mercer.py
+METHODS = [
+    s for s in SMOOTHINGS if s != "jelinek-mercer"
+]  # jelinek-mercer needs held-out text: test_jelinek_mercer.py
 
 
 def flat(lines: list[list[int]]) -> Ids:
@@ -31,7 +33,7 @@ def model_of(lines: list[list[int]], config: Config, vocabulary: Vocabulary = OP
 
 
 def distribution(lm: NgramModel, h: Gram) -> Floats:
-    """p(· | h), h written with −1 for <s>."""
+    """p(· | h); −1 in h stands for <s>."""
     state = lm.start(1)
     for w in h:
         log_p, state = lm.step(state, np.array([BOS if w == -1 else w]))
@@ -44,7 +46,7 @@ LINES = st.lists(st.lists(st.sampled_from([UNK, A, B, C]), max_size=6), min_size
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=40, deadline=None)
 @given(lines=LINES, order=st.integers(1, 4), closed=st.booleans())
-def test_the_tables_equal_the_formulas(method: str, lines: list[list[int]], order: int, closed: bool) -> None:
+def test_smoothed_tables_equal_the_formulas(method: str, lines: list[list[int]], order: int, closed: bool) -> None:
     if closed:
         lines = [[w for w in line if w != UNK] for line in lines]
     ended = [[*line, EOS] for line in lines]
@@ -98,16 +100,16 @@ def test_witten_bell_worked_by_hand() -> None:
 
 def test_kneser_ney_worked_by_hand() -> None:
     lm = model_of(TOY, Config(order=2, smoothing="kneser-ney", discount=0.5), TOY_WORDS)
-    # Different words before each: i 1, love 1, cats 2, dogs 1, chase 1, mice 1, </s> 3: 10 in all.
-    # 7 types give up 1/2 each: p(cats) = (2 − 1/2)/10 + (7/2)/10 · 1/8 = 0.19375.
-    # After love: cats and dogs once each: p(cats | love) = (1 − 1/2)/2 + (2 · 1/2)/2 · 0.19375.
+    # Continuation counts: i 1, love 1, cats 2, dogs 1, chase 1, mice 1, </s> 3: 10 in all. 7 types are discounted
+    # by 1/2 each: p(cats) = (2 − 1/2)/10 + (7/2)/10 · 1/8 = 0.19375. After love, cats and dogs once each: p(cats |
+    # love) = (1 − 1/2)/2 + (2 · 1/2)/2 · 0.19375.
     log_p, _ = lm.step(lm.start(1), np.array([LOVE]))
     assert np.exp(log_p[0, CATS]) == pytest.approx(0.25 + 0.5 * 0.19375)
 
 
-def test_cut_offs_drop_rare_n_grams_and_keep_the_sum() -> None:
+def test_cut_offs_drop_rare_ngrams_and_keep_the_sum() -> None:
     lm = model_of(TOY, Config(order=3, smoothing="kneser-ney", prune=(0, 0, 1)), TOY_WORDS)
-    # Seen twice: (<s> i love). All other trigrams once.
+    # Count 2: (<s> i love). All other trigrams have count 1.
     assert [len(level) for level in lm.tables.levels] == [9, 10, 1]
     log_p, _ = lm.step(lm.start(1), np.array([7]))
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-6)
