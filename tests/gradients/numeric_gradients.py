@@ -17,7 +17,7 @@ P = TypeVar("P")
 V, D, M, T = 7, 3, 4, 6
 IDS = np.array([0, 3, 3, 1, 6, 3])  # 3 is read three times; 2, 4 and 5 never
 TARGETS = np.array([3, 3, 1, 6, 3, 2])
-STEP = 1e-5  # of the finite differences: their error is about STEP², its rounding about 1e-16/STEP
+STEP = 1e-5  # finite-difference step: the error is about STEP², the rounding about 1e-16/STEP
 
 
 def random_parameters(kind: Callable[..., P], seed: int, **shapes: tuple[int, ...]) -> P:
@@ -30,8 +30,8 @@ def random_state(seed: int) -> Floats:
 
 
 def arrays(parameters: Any) -> dict[str, Floats]:
-    found = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
-    return {name: array for name, array in found.items() if array is not None}
+    all_fields = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+    return {name: array for name, array in all_fields.items() if array is not None}
 
 
 def tensors(parameters: Any) -> dict[str, Tensor]:
@@ -53,21 +53,21 @@ def loss_at(h: Tensor, q: dict[str, Tensor], t: int) -> Tensor:
     return loss
 
 
-def assert_gradients(found: Any, leaves: dict[str, Tensor]) -> None:
-    """Every parameter's hand-derived gradient is the one autograd left in its leaf."""
-    assert arrays(found).keys() == leaves.keys()
-    for name, array in arrays(found).items():
-        assert np.abs(array).max() > 1e-3, f"the gradient of {name} says nothing"
+def assert_gradients(gradients: Any, leaves: dict[str, Tensor]) -> None:
+    """Check every hand-derived gradient against autograd."""
+    assert arrays(gradients).keys() == leaves.keys()
+    for name, array in arrays(gradients).items():
+        assert np.abs(array).max() > 1e-3, f"the gradient of {name} is too small to test"
         assert_close(array, leaves[name].grad, name)
 
 
-def assert_close(found: Floats, expected: Any, name: str = "") -> None:
+def assert_close(actual: Floats, expected: Any, name: str = "") -> None:
     expected = expected.detach().numpy() if isinstance(expected, Tensor) else expected
-    assert_allclose(found, expected, rtol=1e-10, atol=1e-13, err_msg=name)
+    assert_allclose(actual, expected, rtol=1e-10, atol=1e-13, err_msg=name)
 
 
-def assert_differences(found: Any, loss: Callable[[Any], float], parameters: Any) -> None:
-    """Every number's gradient is (L(θ + s) − L(θ − s)) / 2s."""
+def assert_differences(gradients: Any, loss: Callable[[Any], float], parameters: Any) -> None:
+    """Check every gradient against (L(θ + s) − L(θ − s)) / 2s."""
     for name, array in arrays(parameters).items():
         expected = np.empty_like(array)
         for index in np.ndindex(array.shape):
@@ -76,4 +76,4 @@ def assert_differences(found: Any, loss: Callable[[Any], float], parameters: Any
             above = loss(replace(parameters, **{name: array + nudge}))
             below = loss(replace(parameters, **{name: array - nudge}))
             expected[index] = (above - below) / (2 * STEP)
-        assert_allclose(getattr(found, name), expected, rtol=1e-6, atol=1e-8, err_msg=name)
+        assert_allclose(getattr(gradients, name), expected, rtol=1e-6, atol=1e-8, err_msg=name)

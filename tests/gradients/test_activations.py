@@ -14,7 +14,7 @@ A = np.array([-800.0, -30.0, -1.5, 0.0, 0.2, 3.0, 30.0, 800.0])
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_value_and_slope_are_those_of_autograd(name: ActivationName) -> None:
+def test_activation_value_and_slope_equal_autograd(name: ActivationName) -> None:
     a = leaf(A)
     h = PEERS[name](a)
     h.sum().backward()
@@ -23,10 +23,10 @@ def test_value_and_slope_are_those_of_autograd(name: ActivationName) -> None:
     assert_close(phi.slope(A, phi.value(A)), a.grad)
 
 
-def test_each_has_a_peer() -> None:
+def test_every_activation_has_a_torch_peer() -> None:
     assert ACTIVATIONS.keys() == PEERS.keys()
 
 
-def test_an_unknown_one_is_refused() -> None:
+def test_unknown_activation_is_rejected() -> None:
     with pytest.raises(ConfigError, match="activation is 'swish'; choose one of tanh, relu, leaky, sigmoid"):
         get_activation(cast(ActivationName, "swish"))

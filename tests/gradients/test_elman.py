@@ -35,7 +35,7 @@ H0 = random_state(4)
 def unrolled(
     q: dict[str, Tensor], h0: Tensor, activation: ActivationName, window: int | None = None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The losses and the states, autograd's graph behind them; the state is detached where a window begins."""
+    """Losses and states with autograd's graph; the state is detached where a window begins."""
     h, losses, states = h0, [], []
     for t in range(T):
         h = h.detach() if window and t and t % window == 0 else h
@@ -48,7 +48,7 @@ def unrolled(
 
 @pytest.mark.parametrize("activation", PHI)
 @pytest.mark.parametrize("window", [None, 1, 2, 4, T])
-def test_autograd_agrees(activation: ActivationName, window: int | None) -> None:
+def test_elman_gradients_equal_autograd(activation: ActivationName, window: int | None) -> None:
     q, h0 = tensors(NET), leaf(H0)
     losses, states = unrolled(q, h0, activation, window)
     sum(losses).backward()
@@ -61,7 +61,7 @@ def test_autograd_agrees(activation: ActivationName, window: int | None) -> None
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_the_module_agrees(activation: ActivationName) -> None:
+def test_elman_gradients_equal_the_torch_module(activation: ActivationName) -> None:
     q = tensors(NET)
     rnn = torch.nn.RNN(D, M, nonlinearity=activation, dtype=torch.float64)
     for parameter, name in ((rnn.weight_ih_l0, "W_xh"), (rnn.weight_hh_l0, "W_hh"), (rnn.bias_ih_l0, "b")):
@@ -78,15 +78,15 @@ def test_the_module_agrees(activation: ActivationName) -> None:
 
 
 @pytest.mark.parametrize("activation", PHI)
-def test_finite_differences_agree(activation: ActivationName) -> None:
+def test_elman_gradients_equal_finite_differences(activation: ActivationName) -> None:
     trace = forward(NET, IDS, TARGETS, H0, activation)
-    assert np.abs(trace.a).min() > 1e-3  # no step of the differences crosses the ReLU's corner
+    assert np.abs(trace.a).min() > 1e-3  # no finite difference crosses the kink of ReLU
     assert_differences(backward(NET, trace), lambda q: forward(q, IDS, TARGETS, H0, activation).loss, NET)
 
 
-def test_two_steps_worked_by_hand() -> None:
-    # h_1 = 1·1 = 1; h_2 = 2 − h_1 = 1; at both p = softmax(0, log 3) = (1/4, 3/4).
-    # Targets 0, 1: ∂L_1/∂h_1 = 3/4 log 3, ∂L_2/∂h_2 = −1/4 log 3, and W_hh = −1 hands +1/4 log 3 back to h_1.
+def test_elman_gradients_of_two_steps_worked_by_hand() -> None:
+    # h_1 = 1·1 = 1; h_2 = 2 − h_1 = 1; both p = softmax(0, log 3) = (1/4, 3/4). Targets 0, 1: ∂L_1/∂h_1 = 3/4 log
+    # 3, ∂L_2/∂h_2 = −1/4 log 3, and W_hh = −1 passes +1/4 log 3 back to h_1.
     parameters = Parameters(
         E=np.array([[1.0], [2.0]]),
         W_xh=np.array([[1.0]]),
@@ -107,12 +107,12 @@ def test_two_steps_worked_by_hand() -> None:
     assert_close(cut.E, [[math.log(3) * 3 / 4], [-math.log(3) / 4]])  # L_2 no longer reaches the first word
 
 
-def test_the_last_loss_alone() -> None:
+def test_elman_last_loss_gradients_equal_autograd() -> None:
     losses, states = unrolled(tensors(NET), leaf(H0), "tanh")
     expected = torch.autograd.grad(losses[-1], states)
     trace = forward(NET, IDS, TARGETS, H0)
     assert_close(last_loss_gradients(NET, trace).h, torch.stack(expected))
-    # Every loss contributes: the signals of the sequences cut off after 1, 2, …, T steps add up to the whole.
+    # Every loss contributes: the gradients of the sequences truncated after 1, 2, …, T steps sum to the total.
     total = np.zeros((T, M))
     for length in range(1, T + 1):
         shorter = forward(NET, IDS[:length], TARGETS[:length], H0)
@@ -120,7 +120,7 @@ def test_the_last_loss_alone() -> None:
     assert_close(state_gradients(NET, trace).h, total)
 
 
-def test_the_bound_on_the_flow_holds_from_above_only() -> None:
+def test_spectral_norm_bounds_gradient_flow_from_above_only() -> None:
     ids, targets = np.tile(IDS, 5), np.tile(TARGETS, 5)
     sigma = np.linalg.norm(NET.W_hh, 2)
     for factor in (0.5 / sigma, 2.0 / sigma):
@@ -128,7 +128,7 @@ def test_the_bound_on_the_flow_holds_from_above_only() -> None:
         norms = np.linalg.norm(last_loss_gradients(parameters, forward(parameters, ids, targets)).h, axis=1)[::-1]
         bound = norms[0] * (factor * sigma) ** np.arange(len(ids))  # φ' ≤ 1
         assert (norms <= bound * (1 + 1e-12)).all()
-    # σ_max = 2 does not force an explosion: this matrix forgets everything in two steps.
+    # σ_max = 2 does not imply exploding gradients: this nilpotent matrix forgets everything in two steps.
     nilpotent = np.zeros((M, M))
     nilpotent[0, 1] = 2
     parameters = replace(NET, W_hh=nilpotent)
@@ -137,5 +137,5 @@ def test_the_bound_on_the_flow_holds_from_above_only() -> None:
     assert not flow[:-2].any()
 
 
-def test_no_first_state_is_zero() -> None:
+def test_elman_initial_state_defaults_to_zero() -> None:
     assert_close(forward(NET, IDS, TARGETS).h, forward(NET, IDS, TARGETS, np.zeros(M)).h)

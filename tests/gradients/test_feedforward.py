@@ -30,7 +30,7 @@ def net(direct: bool) -> Parameters:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_autograd_agrees(direct: bool) -> None:
+def test_feedforward_gradients_equal_autograd(direct: bool) -> None:
     parameters = net(direct)
     q = tensors(parameters)
     losses = []
@@ -45,7 +45,7 @@ def test_autograd_agrees(direct: bool) -> None:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_modules_agree(direct: bool) -> None:
+def test_feedforward_gradients_equal_torch_modules(direct: bool) -> None:
     parameters = net(direct)
     q = tensors(parameters)
     words = functional.embedding(torch.from_numpy(WINDOWS), q["E"]).flatten(1)
@@ -56,13 +56,13 @@ def test_modules_agree(direct: bool) -> None:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_finite_differences_agree(direct: bool) -> None:
+def test_feedforward_gradients_equal_finite_differences(direct: bool) -> None:
     parameters = net(direct)
     gradients = backward(parameters, forward(parameters, WINDOWS, TARGETS))
     assert_differences(gradients, lambda q: forward(q, WINDOWS, TARGETS).loss, parameters)
 
 
-def test_a_net_worked_by_hand() -> None:
+def test_feedforward_gradients_worked_by_hand() -> None:
     # One word in (n = 2), one hidden unit kept at tanh(0) = 0, two words out.
     # z = W_d x = (0, log 3): p = (1/4, 3/4); target 0: p − y = (−3/4, 3/4).
     # ∂ℓ/∂h = 2·(−3/4) + 0 = −3/2, the slope of tanh at 0 is 1; ∂ℓ/∂x = 5·(−3/2) + log 3 · 3/4.
@@ -85,18 +85,18 @@ def test_a_net_worked_by_hand() -> None:
     assert_close(gradients.E, [[-7.5 + 0.75 * math.log(3)], [0.0]])
 
 
-def test_only_the_rows_that_were_read_learn() -> None:
+def test_only_embedding_rows_in_the_input_get_gradients() -> None:
     gradients = backward(net(True), forward(net(True), WINDOWS, TARGETS))
     assert np.flatnonzero(gradients.E.any(axis=1)).tolist() == [0, 1, 3, 6]
 
 
-def test_no_direct_connection_is_a_direct_connection_of_zero() -> None:
+def test_no_direct_connection_equals_zero_direct_weights() -> None:
     plain, zero = net(False), replace(net(False), W_d=np.zeros((V, 2 * D)))
     assert_close(forward(plain, WINDOWS, TARGETS).logits, forward(zero, WINDOWS, TARGETS).logits)
     assert backward(plain, forward(plain, WINDOWS, TARGETS)).W_d is None
 
 
-def test_the_parameters_of_the_paper() -> None:
+def test_parameter_count_of_the_paper() -> None:
     # V=10,000, d=300, m=500, n=3: 3,000,000 + 300,000 + 500 + 5,000,000 + 10,000
     V, d, m, n = 10_000, 300, 500, 3
     shapes = [(V, d), (m, (n - 1) * d), (m,), (V, m), (V,)]
@@ -104,11 +104,11 @@ def test_the_parameters_of_the_paper() -> None:
     assert parameters.size == 8_310_500
     direct = replace(parameters, W_d=np.broadcast_to(0.0, (V, (n - 1) * d)))
     assert direct.size == 8_310_500 + 6_000_000
-    trace = forward(parameters, np.array([[1, 2]]), np.array([3]))  # the shapes fit one another
+    trace = forward(parameters, np.array([[1, 2]]), np.array([3]))  # the shapes are consistent
     assert trace.loss == pytest.approx(math.log(V))
 
 
-def test_windows_of_another_order_are_refused() -> None:
+def test_windows_of_another_order_are_rejected() -> None:
     with pytest.raises(UsageError, match="give windows of 2 words"):
         forward(net(False), WINDOWS[:, :1], TARGETS)
     with pytest.raises(UsageError, match="give windows of 2 words"):

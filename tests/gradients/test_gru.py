@@ -38,7 +38,9 @@ RESETS: list[Reset] = ["before", "after"]
 def unrolled(
     q: dict[str, Tensor], h0: Tensor, reset: Reset, window: int | None = None, z_keeps: bool = True
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Losses and states; detached where a window begins; with `z_keeps` off, z writes as in other texts."""
+    """Losses and states; detached where a window begins; without `z_keeps`, z weighs the candidate as in other
+    texts.
+    """
     W_r, W_z, W_n = q["W"].chunk(3)
     R_r, R_z, R_n = q["R"].chunk(3)
     b_r, b_z, b_n = q["b"].chunk(3)
@@ -59,7 +61,7 @@ def unrolled(
 
 @pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize("window", [None, 1, 2, 4, T])
-def test_autograd_agrees(reset: Reset, window: int | None) -> None:
+def test_gru_gradients_equal_autograd(reset: Reset, window: int | None) -> None:
     q, h0 = tensors(NET), leaf(H0)
     losses, states = unrolled(q, h0, reset, window)
     sum(losses).backward()
@@ -71,7 +73,7 @@ def test_autograd_agrees(reset: Reset, window: int | None) -> None:
     assert_close(found.h0, h0.grad)
 
 
-def test_the_module_agrees_with_reset_after() -> None:
+def test_gru_gradients_equal_the_torch_module() -> None:
     q = tensors(NET)
     gru = torch.nn.GRU(D, M, dtype=torch.float64)
     for parameter, name in ((gru.weight_ih_l0, "W"), (gru.weight_hh_l0, "R"), (gru.bias_ih_l0, "b")):
@@ -89,34 +91,34 @@ def test_the_module_agrees_with_reset_after() -> None:
 
 
 @pytest.mark.parametrize("reset", RESETS)
-def test_finite_differences_agree(reset: Reset) -> None:
+def test_gru_gradients_equal_finite_differences(reset: Reset) -> None:
     gradients = backward(NET, forward(NET, IDS, TARGETS, H0, reset))
     assert_differences(gradients, lambda q: forward(q, IDS, TARGETS, H0, reset).loss, NET)
 
 
 @pytest.mark.parametrize("reset", RESETS)
-def test_the_last_loss_alone(reset: Reset) -> None:
+def test_gru_last_loss_gradients_equal_autograd(reset: Reset) -> None:
     losses, states = unrolled(tensors(NET), leaf(H0), reset)
     expected = torch.stack(torch.autograd.grad(losses[-1], states))
     assert_close(last_loss_gradients(NET, forward(NET, IDS, TARGETS, H0, reset)).h, expected)
 
 
 @pytest.mark.parametrize("reset", RESETS)
-def test_negating_the_update_gate_is_the_other_letter(reset: Reset) -> None:
+def test_negated_update_gate_equals_the_opposite_convention(reset: Reset) -> None:
     def negated(array: np.ndarray) -> np.ndarray:
-        other = array.copy()
-        other[UPDATE] *= -1
-        return other
+        result = array.copy()
+        result[UPDATE] *= -1
+        return result
 
     flipped = replace(NET, W=negated(NET.W), R=negated(NET.R), b=negated(NET.b))
-    # σ(−x) = 1 − σ(x): where both read the same past, at the first step, one gate is 1 minus the other.
+    # σ(−x) = 1 − σ(x): at the first step, where both have the same past, one gate is 1 minus the other.
     ours, theirs = forward(NET, IDS, TARGETS, H0, reset), forward(flipped, IDS, TARGETS, H0, reset)
     assert_close(theirs.z[0], 1 - ours.z[0])
-    # Read by the opposite convention, h = (1 − z)⊙h_{t−1} + z⊙h̃, the negated weights make the same function …
+    # With the opposite convention, h = (1 − z)⊙h_{t−1} + z⊙h̃, the negated weights give the same function …
     q = tensors(flipped)
     losses, states = unrolled(q, leaf(H0), reset, z_keeps=False)
     assert_close(ours.h, torch.stack(states))
-    # … and the same gradients, but for the sign of the gate's own.
+    # … and the same gradients, except for the sign of the gate's own.
     sum(losses).backward()
     for name in ("W", "R", "b"):
         q[name].grad[UPDATE] *= -1
@@ -124,7 +126,7 @@ def test_negating_the_update_gate_is_the_other_letter(reset: Reset) -> None:
 
 
 @pytest.mark.parametrize("reset", RESETS)
-def test_z_keeps_the_past(reset: Reset) -> None:
+def test_gru_with_saturated_update_gate_keeps_its_state(reset: Reset) -> None:
     b = NET.b.copy()
     b[UPDATE] = 1000  # z = 1
     keeps = replace(NET, b=b)
@@ -132,10 +134,10 @@ def test_z_keeps_the_past(reset: Reset) -> None:
     assert_close(trace.h, np.tile(H0, (T, 1)))
     flow = last_loss_gradients(keeps, trace).h
     assert flow[-1].any()
-    assert_close(flow, np.tile(flow[-1], (T, 1)))  # the error is handed back undiminished
+    assert_close(flow, np.tile(flow[-1], (T, 1)))  # the error is passed back undiminished
 
 
-def test_the_two_resets_differ_unless_r_is_one() -> None:
+def test_gru_reset_variants_agree_only_if_r_is_one() -> None:
     before, after = (forward(NET, IDS, TARGETS, H0, reset).h for reset in RESETS)
     assert np.abs(before - after).max() > 1e-2
     b = NET.b.copy()
@@ -145,6 +147,6 @@ def test_the_two_resets_differ_unless_r_is_one() -> None:
     assert_close(before, after)
 
 
-def test_an_unknown_reset_is_refused() -> None:
+def test_unknown_gru_reset_is_rejected() -> None:
     with pytest.raises(ConfigError, match="reset is 'never'; choose 'before' or 'after'"):
         forward(NET, IDS, TARGETS, H0, cast(Reset, "never"))

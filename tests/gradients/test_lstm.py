@@ -58,7 +58,7 @@ def unrolled(
 
 
 @pytest.mark.parametrize("window", [None, 1, 2, 4, T])
-def test_autograd_agrees(window: int | None) -> None:
+def test_lstm_gradients_equal_autograd(window: int | None) -> None:
     q, h0, c0 = tensors(NET), leaf(H0), leaf(C0)
     losses, hs, cs = unrolled(q, h0, c0, window)
     sum(losses).backward()
@@ -72,7 +72,7 @@ def test_autograd_agrees(window: int | None) -> None:
     assert_close(found.c0, c0.grad)
 
 
-def test_the_module_agrees() -> None:
+def test_lstm_gradients_equal_the_torch_module() -> None:
     q = tensors(NET)
     lstm = torch.nn.LSTM(D, M, dtype=torch.float64)
     for parameter, name in ((lstm.weight_ih_l0, "W"), (lstm.weight_hh_l0, "R"), (lstm.bias_ih_l0, "b")):
@@ -90,31 +90,31 @@ def test_the_module_agrees() -> None:
     assert_gradients(backward(NET, trace), q)
 
 
-def test_finite_differences_agree() -> None:
+def test_lstm_gradients_equal_finite_differences() -> None:
     gradients = backward(NET, forward(NET, IDS, TARGETS, H0, C0))
     assert_differences(gradients, lambda q: forward(q, IDS, TARGETS, H0, C0).loss, NET)
 
 
-def test_the_last_loss_alone() -> None:
+def test_lstm_last_loss_gradients_equal_autograd() -> None:
     losses, hs, cs = unrolled(tensors(NET), leaf(H0), leaf(C0))
     by_h, by_c = (torch.autograd.grad(losses[-1], states, retain_graph=True) for states in (hs, cs))
-    found = last_loss_gradients(NET, forward(NET, IDS, TARGETS, H0, C0))
-    assert_close(found.h, torch.stack(by_h))
-    assert_close(found.c, torch.stack(by_c))
+    gradients = last_loss_gradients(NET, forward(NET, IDS, TARGETS, H0, C0))
+    assert_close(gradients.h, torch.stack(by_h))
+    assert_close(gradients.c, torch.stack(by_c))
 
 
-def test_the_cell_has_a_direct_and_a_carried_part() -> None:
+def test_lstm_cell_gradient_is_direct_plus_carried_part() -> None:
     trace = forward(NET, IDS, TARGETS, H0, C0)
-    found = state_gradients(NET, trace)
-    assert_close(found.c_carried[:-1], trace.f[1:] * found.c[1:])
-    assert not found.c_carried[-1].any()  # nothing comes after the last step
-    # The direct part is ∂L/∂h_t through h_t = o⊙tanh(c_t), asked of autograd for this line alone.
+    gradients = state_gradients(NET, trace)
+    assert_close(gradients.c_carried[:-1], trace.f[1:] * gradients.c[1:])
+    assert not gradients.c_carried[-1].any()  # nothing comes after the last step
+    # The direct part is ∂L/∂h_t through h_t = o⊙tanh(c_t), by autograd of this line alone.
     c = leaf(trace.c)
-    (torch.from_numpy(trace.o) * c.tanh() * torch.from_numpy(found.h)).sum().backward()
-    assert_close(found.c_direct, c.grad)
+    (torch.from_numpy(trace.o) * c.tanh() * torch.from_numpy(gradients.h)).sum().backward()
+    assert_close(gradients.c_direct, c.grad)
 
 
-def test_with_the_gates_paths_cut_the_product_of_forget_gates_is_left() -> None:
+def test_lstm_cell_path_gradient_is_the_product_of_forget_gates() -> None:
     losses, _, cs = unrolled(tensors(NET), leaf(H0), leaf(C0), gates_see=False)
     expected = torch.stack(torch.autograd.grad(losses[-1], cs))
     trace = forward(NET, IDS, TARGETS, H0, C0)
@@ -124,33 +124,33 @@ def test_with_the_gates_paths_cut_the_product_of_forget_gates_is_left() -> None:
         assert_close(cell_path_gradients(NET, trace)[t], np.prod(trace.f[t + 1 :], axis=0) * at_the_end)
     assert (
         np.abs(last_loss_gradients(NET, trace).c - cell_path_gradients(NET, trace)).max() > 1e-3
-    )  # the gates carry some too
+    )  # the gates also carry some of it
 
 
-def test_gates_that_do_not_look_back_leave_the_cell_alone() -> None:
+def test_lstm_without_recurrent_weights_has_only_the_cell_path() -> None:
     blind = replace(NET, R=np.zeros_like(NET.R))
     trace = forward(blind, IDS, TARGETS, H0, C0)
     assert_close(last_loss_gradients(blind, trace).c, cell_path_gradients(blind, trace))
 
 
-def test_a_shut_forget_gate_lets_the_error_through_the_gates_only() -> None:
+def test_lstm_closed_forget_gate_passes_gradients_through_gates_only() -> None:
     b = NET.b.copy()
-    b[FORGET] = -1000  # f = 0 to the last bit
+    b[FORGET] = -1000  # f = 0 exactly
     shut = replace(NET, b=b)
     trace = forward(shut, IDS, TARGETS, H0, C0)
     assert not trace.f.any()
-    found = last_loss_gradients(shut, trace)
-    assert not found.c_carried.any()  # none through the cell
+    gradients = last_loss_gradients(shut, trace)
+    assert not gradients.c_carried.any()  # none through the cell
     assert not cell_path_gradients(shut, trace)[:-1].any()
-    assert (np.abs(found.c[:-1]).max(axis=1) > 1e-6).all()  # some through the gates, at every distance
+    assert (np.abs(gradients.c[:-1]).max(axis=1) > 1e-6).all()  # some through the gates, at every distance
     losses, _, cs = unrolled(tensors(shut), leaf(H0), leaf(C0))
-    assert_close(found.c, torch.stack(torch.autograd.grad(losses[-1], cs)))
-    # With those shut as well, nothing at all.
+    assert_close(gradients.c, torch.stack(torch.autograd.grad(losses[-1], cs)))
+    # With the gates closed too, nothing at all.
     blind = replace(shut, R=np.zeros_like(NET.R))
     assert not last_loss_gradients(blind, forward(blind, IDS, TARGETS, H0, C0)).c[:-1].any()
 
 
-def test_a_forget_gate_held_open_hands_the_error_on_undiminished() -> None:
+def test_lstm_open_forget_gate_passes_gradients_undiminished() -> None:
     b = NET.b.copy()
     b[FORGET] = 1000  # f = 1
     open_, long = replace(NET, b=b, R=np.zeros_like(NET.R)), np.tile(IDS, 10)
@@ -159,6 +159,6 @@ def test_a_forget_gate_held_open_hands_the_error_on_undiminished() -> None:
     assert_close(flow, np.tile(flow[-1], (len(long), 1)))
 
 
-def test_no_first_state_is_zero() -> None:
+def test_lstm_initial_state_defaults_to_zero() -> None:
     zero = np.zeros(M)
     assert_close(forward(NET, IDS, TARGETS).h, forward(NET, IDS, TARGETS, zero, zero).h)

@@ -5,19 +5,19 @@ from chainrule.errors import UsageError, VocabularyError
 from chainrule.gradients.sequence import check_tokens, initial_state, truncation_points
 
 
-def test_pieces_of_a_window() -> None:
+def test_truncation_points_split_into_windows() -> None:
     assert truncation_points(7, 3).tolist() == [False, False, False, True, False, False, True]  # 3, 3 and 1 steps
     assert truncation_points(3, 1).tolist() == [False, True, True]
     assert not truncation_points(3, 3).any()
     assert not truncation_points(3, None).any()
 
 
-def test_a_window_of_nothing_is_refused() -> None:
+def test_truncation_window_of_zero_is_rejected() -> None:
     with pytest.raises(UsageError, match="0 steps; choose 1 or more"):
         truncation_points(4, 0)
 
 
-def test_tokens_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_tokens_are_rejected() -> None:
     check_tokens(np.array([0, 4]), np.array([4, 0]), 5)
     with pytest.raises(UsageError, match="3 inputs and 2 targets"):
         check_tokens(np.arange(3), np.arange(2), 5)
@@ -31,7 +31,7 @@ def test_tokens_that_do_not_fit_are_refused() -> None:
         check_tokens(np.array([0, 1]), np.array([1, -1]), 5)
 
 
-def test_the_first_state_is_zero_or_given() -> None:
+def test_initial_state_is_zero_or_given() -> None:
     assert initial_state(None, 3).tolist() == [0, 0, 0]
     assert initial_state(np.ones(2), 2).tolist() == [1, 1]
     with pytest.raises(UsageError, match=r"shape \(3,\); the net is 2 wide"):
