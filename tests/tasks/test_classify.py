@@ -23,7 +23,7 @@ from chainrule.tasks.classify import Classifier
 from chainrule.tasks.classify_report import apply_temperature, encode_labels
 from chainrule.text.labelled import LabelledTexts
 from training.small_networks import entries
-from training.test_resume import signalled
+from training.test_resume import send_signal_during_step
 
 POOLINGS = ("last", "mean", "max", "attention")
 NETWORKS = [("lstm", pooling) for pooling in POOLINGS] + [("gru", "max"), ("rnn", "max"), ("transformer", "mean")]
@@ -190,7 +190,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, step: int) -> None
         running = RunOptions(device="cpu", out=place, resume=resume, seed=4)
         return classify.train("lstm", TRAIN, valid=TEST, options=running, **settings)
 
-    with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
+    with send_signal_during_step(signal.SIGTERM, step), pytest.raises(SystemExit):
         run(tmp_path / "m")
     with pytest.raises(UsageError, match="unfinished run"):
         run(tmp_path / "m")

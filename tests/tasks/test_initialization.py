@@ -23,7 +23,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.text.labelled import LabelledTexts
 from tasks.test_classify import network
 from tasks.toy_tags import TINY, grammar
-from training.test_resume import signalled
+from training.test_resume import send_signal_during_step
 
 LINES = ["The cat saw", "the dog saw", "the cat"]
 SHAPE: dict[str, Any] = {"hidden": 8, "embedding": 6}
@@ -260,7 +260,7 @@ def test_resumption_with_other_vectors_is_rejected(tmp_path: Path) -> None:
         )
 
     complete, place = run(first), tmp_path / "m"
-    with signalled(signal.SIGTERM, 2), pytest.raises(SystemExit):
+    with send_signal_during_step(signal.SIGTERM, 2), pytest.raises(SystemExit):
         run(first, out=place)
     for other in (write(tmp_path / "b.txt", "the 1 2", "saw 3 5"), None):
         with pytest.raises(UsageError, match=CHANGED):
@@ -281,7 +281,7 @@ def test_resumption_with_another_encoder_is_rejected(folder: Path, tmp_path: Pat
 
     place = tmp_path / "m"
     complete = run(folder)
-    with signalled(signal.SIGTERM, 2), pytest.raises(SystemExit):
+    with send_signal_during_step(signal.SIGTERM, 2), pytest.raises(SystemExit):
         run(folder, out=place)
     for other in (encoder(tmp_path / "weights", seed=1), encoder(tmp_path / "shape", hidden=10), None):
         with pytest.raises(UsageError, match=CHANGED):

@@ -29,7 +29,7 @@ from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode
 from training.small_networks import entries
-from training.test_resume import signalled
+from training.test_resume import send_signal_during_step
 
 TINY: dict[str, Any] = {"hidden": 8, "layers": 1, "batch_size": 4, "epochs": 2, "log_every": 2}
 LEARN: dict[str, Any] = {"layers": 1, "dropout": 0.0, "batch_size": 20, "learning_rate": 1e-2, "warmup": 5}
@@ -214,7 +214,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, family: str) -> No
     assert [e["step"] for e in entries(complete.log) if e.get("event") == "validation"] == [4, 8]
     for step in (1, 3, 4, 5, 8):
         out = tmp_path / str(step)
-        with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
+        with send_signal_during_step(signal.SIGTERM, step), pytest.raises(SystemExit):
             trained(family, SENTENCES, options=RunOptions(out=out), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
             trained(family, SENTENCES, options=RunOptions(out=out), **settings)
@@ -225,7 +225,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, family: str) -> No
 
 
 def test_resumption_with_other_text_is_rejected(tmp_path: Path) -> None:
-    with signalled(signal.SIGTERM, 3), pytest.raises(SystemExit):
+    with send_signal_during_step(signal.SIGTERM, 3), pytest.raises(SystemExit):
         trained("lstm", SENTENCES, options=RunOptions(out=tmp_path), **TINY)
     other = corpus(*SENTENCES, "a cat")
     with pytest.raises(chainrule.ChainruleError, match="text"):

@@ -24,7 +24,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 from tasks.toy_tags import TINY, grammar, names, write
 from training.small_networks import entries
-from training.test_resume import signalled
+from training.test_resume import send_signal_during_step
 
 CPU = RunOptions(device="cpu")
 SENTENCE = ("the", "old", "saw", "saw", "a", "duck")
@@ -166,7 +166,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path) -> None:
     complete = learn(data, **chosen)
     for step in (1, 4, 6, 7, 15):  # 41 sentences, 8 at a time: 6 steps an epoch
         place = tmp_path / str(step)
-        with signalled(signal.SIGTERM, step), pytest.raises(SystemExit):
+        with send_signal_during_step(signal.SIGTERM, step), pytest.raises(SystemExit):
             learn(data, RunOptions(device="cpu", out=place), **chosen)
         again = learn(data, RunOptions(device="cpu", out=place, resume=True), **chosen)
         assert weights.serialize(again.network) == weights.serialize(complete.network)

@@ -24,7 +24,7 @@ from chainrule.tasks.translate import BEAM, Translator, source_seed
 from chainrule.tasks.translate_report import evaluate
 from tasks.toy_pairs import dates, make_pairs, no_advice, reversed_strings
 from training.small_networks import entries
-from training.test_resume import signalled
+from training.test_resume import send_signal_during_step
 
 TINY: dict[str, Any] = {"hidden": 16, "epochs": 1, "batch_size": 16, "dropout": 0.1}
 LEARN: dict[str, Any] = {"hidden": 64, "dropout": 0.0, "batch_size": 32, "label_smoothing": 0.0, "warmup": 50}
@@ -146,7 +146,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, family: str, own: 
     settings = TINY | own | {"epochs": 2, "tokenizer": "char", "valid": reversed_strings(20, seed=5)}
     with no_advice():
         complete = translate.train(family, reversed_strings(100), **settings)
-        with signalled(signal.SIGTERM, 9), pytest.raises(SystemExit):
+        with send_signal_during_step(signal.SIGTERM, 9), pytest.raises(SystemExit):
             translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)
         with pytest.raises(UsageError, match="unfinished run"):
             translate.train(family, reversed_strings(100), options=RunOptions(out=tmp_path), **settings)

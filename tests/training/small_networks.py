@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 
 def lines(number: int = 12, seed: int = 1, longest: int = 9) -> EncodedText:
-    """So many lines of 1 to `longest` tokens with their `</s>`, each word most often followed by the next one."""
+    """`number` lines of 1 to `longest` tokens including `</s>`; each word is most often followed by the next id."""
     rng = np.random.default_rng(seed)
     ids: list[int] = []
     for size in rng.integers(0, longest, number).tolist():
@@ -37,8 +37,10 @@ def lines(number: int = 12, seed: int = 1, longest: int = 9) -> EncodedText:
     return EncodedText(np.array(ids, dtype=np.int32), EOS, 2, 0, 0, 0)
 
 
-def learn(family: str, context: Context = "line", run_dir: Path | None = None, **settings: Any) -> NeuralModel:
-    """A network after a short run, as the table of families trains it; `resume` is no setting."""
+def train_briefly(
+    family: str, context: Context = "line", run_dir: Path | None = None, **settings: Any
+) -> NeuralModel:
+    """A network trained for a short run through the table of families; `resume` is not a model setting."""
     resume = bool(settings.pop("resume", False))
     train, valid = settings.pop("train", lines()), settings.pop("valid", lines(5, seed=2))
     data = TrainingData(
@@ -54,7 +56,7 @@ def learn(family: str, context: Context = "line", run_dir: Path | None = None, *
         ),
     )
     kind = families.get(family)
-    hush = settings.pop("hush", True)  # so short a run may well be advised to go on
+    hush = settings.pop("hush", True)  # so short a run may well get the diagnostic to continue
     chosen = {"hidden": 8, "batch_size": 3, "bptt": 4, "epochs": 3, "learning_rate": 0.05, "log_every": 3}
     with warnings.catch_warnings():
         if hush:
@@ -65,13 +67,13 @@ def learn(family: str, context: Context = "line", run_dir: Path | None = None, *
 
 
 def entries(log: bytes) -> list[dict[str, Any]]:
-    """The log without what the clock says."""
-    found = [json.loads(line) for line in log.splitlines()]
-    return [{k: v for k, v in each.items() if k not in ("seconds", "tokens_per_second")} for each in found]
+    """The log entries without timings."""
+    entries_ = [json.loads(line) for line in log.splitlines()]
+    return [{k: v for k, v in entry.items() if k not in ("seconds", "tokens_per_second")} for entry in entries_]
 
 
 class Weights(nn.Module):
-    """A network that is nothing but weights, for losses worked by hand."""
+    """A network of bare weights, for losses worked by hand."""
 
     def __init__(self, *values: float) -> None:
         super().__init__()
@@ -82,7 +84,7 @@ class Weights(nn.Module):
 
 
 class Slopes:
-    """A source whose window i has the i-th slope as its input; an epoch is all of them."""
+    """A batch source whose window i has the i-th slope as its input; an epoch is all of them."""
 
     def __init__(self, *slopes: tuple[float, ...]) -> None:
         self.slopes = slopes
@@ -91,25 +93,25 @@ class Slopes:
         return len(self.slopes)
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[Window]:
-        for slope in self.slopes[first:]:
-            row = torch.tensor([slope])
+        for linear_objective in self.slopes[first:]:
+            row = torch.tensor([linear_objective])
             yield Window(row, torch.zeros(1, 1))
 
 
-def slope(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
-    """The objective g · w, whose gradient is the window itself."""
+def linear_objective(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+    """The objective g · w, whose gradient is the window's input."""
     loss = (network.w * window.inputs[0]).sum()
     return loss, loss, state
 
 
-def trainer(network: nn.Module, source: Any, config: TrainingConfig, **given: Any) -> Trainer:
-    """A trainer; `given` are fields of the plan and of the options of the run."""
-    plan: dict[str, Any] = {"objective": slope, "validate": None}
-    plan |= {f.name: given.pop(f.name) for f in dataclasses.fields(TrainingPlan) if f.name in given}
-    return Trainer(network, config, TrainingPlan(source=source, **plan), RunOptions(**given))
+def trainer(network: nn.Module, source: Any, config: TrainingConfig, **options: Any) -> Trainer:
+    """A trainer; `options` are fields of the plan and of the run options."""
+    plan: dict[str, Any] = {"objective": linear_objective, "validate": None}
+    plan |= {f.name: options.pop(f.name) for f in dataclasses.fields(TrainingPlan) if f.name in options}
+    return Trainer(network, config, TrainingPlan(source=source, **plan), RunOptions(**options))
 
 
-UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the rate at each step
+UP = Slopes((-1.0,), (-1.0,), (-1.0,), (-1.0,))  # w grows by the learning rate at each step
 
 
 def sgd(**settings: Any) -> TrainingConfig:
@@ -121,7 +123,7 @@ def events(log: bytes, name: str) -> list[dict[str, Any]]:
     return [entry for entry in entries(log) if entry.get("event") == name]
 
 
-def validating(*nats: float) -> Any:
-    """A validation that gives these losses one after another."""
-    given = iter(nats)
-    return lambda: next(given)
+def scripted_validation(*nats: float) -> Any:
+    """A validation function that returns these losses in turn."""
+    losses = iter(nats)
+    return lambda: next(losses)

@@ -16,29 +16,29 @@ def average(kind: Averaging, values: list[Tensor], decay: float) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_mean_is_that_of_all_weights(dtype: torch.dtype) -> None:
+def test_mean_average_equals_the_mean_of_all_weights(dtype: torch.dtype) -> None:
     values = list(torch.randn(20, 7, generator=torch.Generator().manual_seed(1)).to(dtype))
-    found = average("mean", values, 0.9)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found, torch.stack(values).mean(0))
+    mean = average("mean", values, 0.9)
+    assert mean.dtype == dtype
+    torch.testing.assert_close(mean, torch.stack(values).mean(0))
 
 
-def test_the_moving_average_by_hand() -> None:
+def test_moving_average_worked_by_hand() -> None:
     values = [torch.tensor([8.0]), torch.tensor([0.0]), torch.tensor([4.0])]
     # 8;  ¾·8 + ¼·0 = 6;  ¾·6 + ¼·4 = 5.5
     assert average("ema", values, 0.75).item() == 5.5
 
 
 @pytest.mark.parametrize("kind", ["mean", "ema"])
-def test_the_first_is_copied_bit_for_bit(kind: Averaging) -> None:
+def test_first_average_copies_the_weights_exactly(kind: Averaging) -> None:
     weights = torch.randn(1000, generator=torch.Generator().manual_seed(2))
     assert torch.equal(average(kind, [weights], 0.999), weights)
 
 
-def test_the_average_has_no_gradient_and_the_weights_stay() -> None:
+def test_update_average_keeps_weights_and_has_no_gradient() -> None:
     weights = torch.nn.Parameter(torch.ones(3))
-    kept = torch.zeros(3)
-    update_average(kept, weights, "mean", 0.9, 2)
-    assert not kept.requires_grad
-    assert kept.tolist() == [0.5] * 3
+    average = torch.zeros(3)
+    update_average(average, weights, "mean", 0.9, 2)
+    assert not average.requires_grad
+    assert average.tolist() == [0.5] * 3
     assert weights.tolist() == [1.0] * 3

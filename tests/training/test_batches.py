@@ -18,7 +18,7 @@ from training.small_networks import BOS, CPU, EOS
 
 
 def text(lengths: list[int]) -> Ids:
-    """Lines of so many tokens, `</s>` among them; every other token is a number of its own."""
+    """Lines of these lengths including `</s>`; all other tokens are distinct."""
     ids = np.arange(10, 10 + sum(lengths), dtype=np.int32)
     ids[np.cumsum(lengths) - 1] = EOS
     return ids
@@ -33,7 +33,7 @@ def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> LineBatches:
 
 
 def rows_of(windows: list[Window]) -> list[tuple[list[int], list[int]]]:
-    """Inputs and targets of every row, its windows put together again."""
+    """Inputs and targets of every row, its windows concatenated."""
     found: list[tuple[list[int], list[int]]] = []
     for window in windows:
         B = len(window.inputs)
@@ -58,20 +58,22 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=25)
 
 
 @given(LENGTHS, st.integers(1, 7), st.integers(0, 10), st.booleans(), st.integers(0, 3))
-def test_every_line_is_learnt_from_once(lengths: list[int], B: int, bptt: int, shuffle: bool, epoch: int) -> None:
+def test_line_batches_cover_every_line_once(
+    lengths: list[int], B: int, bptt: int, shuffle: bool, epoch: int
+) -> None:
     ids = text(lengths)
     source = lines_of(ids, batch_size=B, bptt=bptt, shuffle=shuffle)
     windows = list(source.windows(epoch))
     assert len(windows) == source.steps(epoch)
     assert all(len(w.inputs) <= B and (not bptt or w.inputs.shape[1] <= bptt) for w in windows)
     rows = rows_of(windows)
-    wanted = [line.tolist() for line in np.split(ids, np.cumsum(lengths)[:-1])]
-    assert Counter(map(tuple, wanted)) == Counter(tuple(targets) for _, targets in rows)
+    expected = [line.tolist() for line in np.split(ids, np.cumsum(lengths)[:-1])]
+    assert Counter(map(tuple, expected)) == Counter(tuple(targets) for _, targets in rows)
     assert all(inputs == [BOS, *targets[:-1]] for inputs, targets in rows)
 
 
 @given(st.integers(2, 60), st.integers(1, 8), st.integers(0, 12), st.integers(0, 3))
-def test_a_stream_leaves_out_less_than_one_window(N: int, B: int, bptt: int, epoch: int) -> None:
+def test_stream_batches_omit_less_than_one_window(N: int, B: int, bptt: int, epoch: int) -> None:
     source = StreamBatches(np.arange(N), config(batch_size=B, bptt=bptt), 5, CPU)
     windows = list(source.windows(epoch))
     assert len(windows) == source.steps(epoch) > 0
@@ -85,7 +87,7 @@ def test_a_stream_leaves_out_less_than_one_window(N: int, B: int, bptt: int, epo
         assert inputs == [(inputs[0] + t) % N for t in range(len(inputs))]
 
 
-def test_what_one_epoch_leaves_out_another_reads() -> None:
+def test_stream_batches_of_several_epochs_cover_the_text() -> None:
     source = StreamBatches(np.arange(23), config(batch_size=2, bptt=4), 0, CPU)  # 2 · 11, of which 2 · 8 are read
     read = {int(t) for epoch in range(30) for w in source.windows(epoch) for t in w.targets.flatten()}
     assert read == set(range(23))
@@ -93,7 +95,7 @@ def test_what_one_epoch_leaves_out_another_reads() -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_a_run_can_be_taken_up_anywhere(shuffle: bool, is_stream: bool) -> None:
+def test_batches_can_start_at_any_window(shuffle: bool, is_stream: bool) -> None:
     chosen = config(batch_size=3, bptt=2, shuffle=shuffle)
     ids = text([1, 5, 2, 7, 3, 3, 4, 1, 6, 2])
     source: Any = StreamBatches(ids, chosen, 1, CPU) if is_stream else LineBatches(ids, BOS, EOS, chosen, 1, CPU)
@@ -105,7 +107,7 @@ def test_a_run_can_be_taken_up_anywhere(shuffle: bool, is_stream: bool) -> None:
 
 
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_an_epoch_and_a_seed_decide(is_stream: bool) -> None:
+def test_batches_depend_only_on_epoch_and_seed(is_stream: bool) -> None:
     ids = text([3] * 40)
 
     def first(epoch: int, seed: int, shuffle: bool = True) -> Window:
@@ -122,7 +124,7 @@ def test_an_epoch_and_a_seed_decide(is_stream: bool) -> None:
     assert equal(first(0, 1, shuffle=False), first(1, 2, shuffle=False))
 
 
-def test_without_shuffling_the_order_of_the_text_is_kept() -> None:
+def test_batches_without_shuffling_keep_text_order() -> None:
     ids = text([4, 1, 9, 2, 2, 7, 1])
     rows = rows_of(list(lines_of(ids, batch_size=2, bptt=3, shuffle=False).windows(5)))
     assert [target for _, targets in rows for target in targets] == ids.tolist()
@@ -131,7 +133,7 @@ def test_without_shuffling_the_order_of_the_text_is_kept() -> None:
     assert inputs == [[[0, 1], [4, 5], [8, 9]], [[2, 3], [6, 7], [10, 11]]]
 
 
-def test_lines_of_like_length_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_batches_group_similar_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "POOL", 100)
     ids = text([1, 8] * 20)
     windows = list(lines_of(ids, batch_size=4, bptt=0).windows(0))
@@ -139,14 +141,14 @@ def test_lines_of_like_length_stand_together(monkeypatch: pytest.MonkeyPatch) ->
     assert all(w.mask is None for w in windows)
 
 
-def test_a_text_smaller_than_a_batch_is_read_all_the_same() -> None:
+def test_text_smaller_than_a_batch_is_still_used() -> None:
     assert rows_of(list(StreamBatches(np.arange(5), config(batch_size=32), 0, CPU).windows(0)))
     one = StreamBatches(np.array([EOS]), config(batch_size=32, shuffle=False), 0, CPU)
     assert rows_of(list(one.windows(0))) == [([EOS], [EOS])]
     assert rows_of(list(lines_of(np.array([EOS]), batch_size=32).windows(0))) == [([BOS], [EOS])]
 
 
-def test_windows_follow_the_config_alone() -> None:
+def test_window_length_follows_bptt() -> None:
     source = lines_of(text([5, 5]), batch_size=2, bptt=3)
     assert [w.starts for w in source.windows(0)] == [True, False]
     assert [w.inputs.shape[1] for w in source.windows(0)] == [3, 2]

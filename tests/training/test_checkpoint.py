@@ -17,7 +17,7 @@ from chainrule.storage import verified_dir
 from chainrule.training.checkpoint import Checkpoint, load, save
 
 FILES = ["weights.safetensors", "optimizer.safetensors", "state.safetensors", "position.json", "config.json"]
-DEAD = 999_999_999  # above the largest process id any Linux gives
+DEAD = 999_999_999  # larger than any Linux process id
 
 
 def example(version: int = 1) -> Checkpoint:
@@ -31,7 +31,7 @@ def example(version: int = 1) -> Checkpoint:
 
 
 def version_at(place: Path) -> int:
-    """The version all parts of the checkpoint agree on."""
+    """The version that all parts of the checkpoint agree on."""
     found = load(place)
     assert found is not None
     versions = {
@@ -41,12 +41,12 @@ def version_at(place: Path) -> int:
     return versions.pop()
 
 
-def test_where_there_is_none_nothing_is_found(tmp_path: Path) -> None:
+def test_load_without_a_checkpoint_returns_none(tmp_path: Path) -> None:
     assert load(tmp_path) is None
     assert load(tmp_path / "absent") is None
 
 
-def test_every_kind_of_tensor_comes_back_bit_for_bit(tmp_path: Path) -> None:
+def test_checkpoint_restores_all_tensor_kinds_exactly(tmp_path: Path) -> None:
     flat = torch.randn(24)
     tensors = {
         "a view": flat[:12].view(3, 4),
@@ -71,22 +71,22 @@ def test_every_kind_of_tensor_comes_back_bit_for_bit(tmp_path: Path) -> None:
             assert tensor.dtype == tensors[name].dtype
             assert torch.equal(tensor, tensors[name])
             assert not tensor.requires_grad
-            tensor.zero_()  # it is its own
+            tensor.zero_()  # the loaded tensor owns its memory
 
 
-def test_a_checkpoint_does_not_change_with_the_run(tmp_path: Path) -> None:
+def test_saved_checkpoint_is_independent_of_the_run(tmp_path: Path) -> None:
     checkpoint = example(1)
     save(tmp_path, checkpoint)
     checkpoint.weights["W"].fill_(9)
     assert version_at(tmp_path) == 1
 
 
-def test_an_optimiser_without_memory_has_an_empty_part(tmp_path: Path) -> None:
+def test_checkpoint_of_a_stateless_optimizer(tmp_path: Path) -> None:
     save(tmp_path, Checkpoint({}, {}, {}, {}, {}))
     assert load(tmp_path) == Checkpoint({}, {}, {}, {}, {})
 
 
-def test_random_numbers_go_on_where_they_stood(tmp_path: Path) -> None:
+def test_checkpoint_restores_the_random_state(tmp_path: Path) -> None:
     with torch.random.fork_rng():
         torch.manual_seed(5)
         torch.rand(3)
@@ -99,7 +99,7 @@ def test_random_numbers_go_on_where_they_stood(tmp_path: Path) -> None:
         assert torch.equal(torch.rand(100), expected)
 
 
-def test_position_and_identity_are_plain_json(tmp_path: Path) -> None:
+def test_checkpoint_position_and_identity_are_json(tmp_path: Path) -> None:
     identity = {"family": "lstm", "config": {"hidden": 128}, "text": "0a1b"}
     position = {"epoch": 2, "seconds": 0.1 + 0.2, "best": None, "history": [4.5, 4.25], "finished": False}
     save(tmp_path, Checkpoint({}, {}, {}, position, identity))
@@ -110,14 +110,14 @@ def test_position_and_identity_are_plain_json(tmp_path: Path) -> None:
     assert (found.position, found.identity) == (position, identity)
 
 
-def test_nan_is_no_json_and_the_old_checkpoint_stays(tmp_path: Path) -> None:
+def test_checkpoint_rejects_nan_and_keeps_the_old_one(tmp_path: Path) -> None:
     save(tmp_path, example(1))
     with pytest.raises(ValueError, match="JSON compliant"):
         save(tmp_path, Checkpoint({}, {}, {}, {"best": float("nan")}, {}))
     assert version_at(tmp_path) == 1
 
 
-def test_the_new_takes_the_place_of_the_old(tmp_path: Path) -> None:
+def test_checkpoint_replaces_the_old_one(tmp_path: Path) -> None:
     for version in (1, 2):
         save(tmp_path, example(version))
         assert version_at(tmp_path) == version
@@ -126,7 +126,7 @@ def test_the_new_takes_the_place_of_the_old(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_any_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_checkpoint_with_a_flipped_bit_names_the_file(tmp_path: Path, name: str) -> None:
     save(tmp_path, example())
     path = tmp_path / "checkpoint" / name
     content = path.read_bytes()
@@ -140,46 +140,46 @@ def test_any_flipped_bit_is_refused_by_name(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_checkpoint_with_a_missing_file_names_it(tmp_path: Path, name: str) -> None:
     save(tmp_path, example())
     (tmp_path / "checkpoint" / name).unlink()
     with pytest.raises(ModelFileError, match=name):
         load(tmp_path)
 
 
-def test_a_damaged_one_is_to_be_removed(tmp_path: Path) -> None:
+def test_damaged_checkpoint_error_advises_removal(tmp_path: Path) -> None:
     save(tmp_path, example())
     (tmp_path / "checkpoint" / "state.safetensors").write_bytes(b"")
     with pytest.raises(ModelFileError, match=r"has 0 bytes.*; remove .*/checkpoint to start anew$"):
         load(tmp_path)
 
 
-def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
+def test_model_folder_is_not_a_checkpoint(tmp_path: Path) -> None:
     verified_dir.write(tmp_path / "checkpoint", lambda root: None, {"kind": "model"})
     with pytest.raises(ModelFileError, match="is not a checkpoint"):
         load(tmp_path)
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_disk_error_keeps_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_disk_error_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     save(tmp_path, example(1))
     real = Path.open
 
-    def full(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    def open_on_a_full_disk(path: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if path.name == name and "w" in mode:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(path, mode, *args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
+        patch.setattr(Path, "open", open_on_a_full_disk)
         with pytest.raises(ChainruleError, match="No space left on device; what was there is unchanged"):
             save(tmp_path, example(2))
     assert version_at(tmp_path) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_checkpoint_cut_off_in_mid_exchange_is_put_back(tmp_path: Path) -> None:
-    """Where the system cannot swap two folders, a kill may find the old set aside and no new one yet."""
+def test_checkpoint_moved_aside_by_a_killed_write_is_restored(tmp_path: Path) -> None:
+    """Where two folders cannot be exchanged, a kill may leave the old one moved aside and no new one."""
     save(tmp_path, example(1))
     (tmp_path / "checkpoint").rename(tmp_path / f".checkpoint.{DEAD}.0a.aside")
     (tmp_path / f".checkpoint.{DEAD}.0b.partial").mkdir()
@@ -187,14 +187,14 @@ def test_a_checkpoint_cut_off_in_mid_exchange_is_put_back(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_what_is_half_written_is_no_checkpoint(tmp_path: Path) -> None:
+def test_partially_written_checkpoint_is_ignored(tmp_path: Path) -> None:
     save(tmp_path / "other", example(1))
     shutil.move(tmp_path / "other" / "checkpoint", tmp_path / f".checkpoint.{DEAD}.0b.partial")
     assert load(tmp_path) is None
     assert [path.name for path in tmp_path.iterdir()] == ["other"]
 
 
-# One process learns what torch is, then forks the writers it kills: 25 imports of torch would take a minute.
+# One process imports torch, then forks the writers it kills: 25 imports of torch would take a minute.
 KILL_WRITERS = """
 import itertools, json, os, random, signal, sys, time
 from pathlib import Path
@@ -229,14 +229,17 @@ for trial in range(1, 26):
 
 
 @pytest.mark.slow
-def test_kill_at_any_moment_leaves_a_checkpoint(tmp_path: Path) -> None:
+def test_kill_at_any_moment_leaves_a_valid_checkpoint(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILL_WRITERS, str(tmp_path)]
     trials = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert len(trials) == 25
     in_the_middle = 0
     for trial in map(json.loads, trials):
-        (version,) = trial["versions"]  # whole
-        assert version - trial["last"] in (0, 1)  # what was reported saved is; at most one more was under way
+        (version,) = trial["versions"]  # all parts agree
+        assert version - trial["last"] in (
+            0,
+            1,
+        )  # everything reported as saved is there; at most one more save was under way
         assert trial["after"] == ["checkpoint"]
         in_the_middle += trial["before"] - 1
-    assert in_the_middle > 5  # or nothing was tested
+    assert in_the_middle > 5  # otherwise nothing was tested

@@ -22,15 +22,15 @@ def changed(**fields: Any) -> dict[str, Any]:
     return IDENTITY | fields
 
 
-def test_the_same_run_goes_on() -> None:
+def test_check_identity_accepts_the_same_run() -> None:
     check_identity(IDENTITY, changed())
 
 
-def test_tuples_of_a_config_come_back_as_lists_and_are_the_same() -> None:
+def test_check_identity_treats_tuples_as_lists() -> None:
     check_identity({"config": {"cutoffs": [10, 20]}}, {"config": {"cutoffs": (10, 20)}})
 
 
-def test_a_changed_text_is_refused_as_input() -> None:
+def test_check_identity_rejects_a_changed_text() -> None:
     with pytest.raises(
         InputError, match=r"the text changed since the checkpoint was written; .* remove the checkpoint folder"
     ):
@@ -59,7 +59,7 @@ def test_a_changed_text_is_refused_as_input() -> None:
         ({"tokenizer": "ffff"}, ["the tokenizer changed since the checkpoint was written"]),
     ],
 )
-def test_what_differs_is_named_with_both_values(fields: dict[str, Any], words: list[str]) -> None:
+def test_check_identity_names_differences_with_both_values(fields: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UsageError) as refused:
         check_identity(IDENTITY, changed(**fields))
     assert refused.value.exit_code == 2
@@ -79,6 +79,8 @@ def test_what_differs_is_named_with_both_values(fields: dict[str, Any], words: l
         (None, ["a", None], ["b", None], "the text changed"),
     ],
 )
-def test_which_text_changed_is_said(task: str | None, then: list[str], now: list[str], words: str) -> None:
+def test_check_identity_names_the_text_that_changed(
+    task: str | None, then: list[str], now: list[str], words: str
+) -> None:
     with pytest.raises(InputError, match=f"^{words}.* remove the checkpoint folder"):
         check_identity({"task": task, "text": then}, {"task": task, "text": now})

@@ -15,20 +15,20 @@ from chainrule.neural import gru, lstm, rnn, transformer
 from chainrule.training.batches import StreamBatches
 from chainrule.training.config import TrainingConfig
 from chainrule.training.step import CudaGraphStepper, EagerStepper, TrainingStep, next_token
-from training.small_networks import VOCABULARY, entries, learn, lines
+from training.small_networks import VOCABULARY, entries, lines, train_briefly
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator"),
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream"),
-    pytest.mark.filterwarnings("ignore:the loss"),  # so short a run is advised to go on
+    pytest.mark.filterwarnings("ignore:the loss"),  # so short a run gets the diagnostic to continue
     pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous"),
 ]
 FAMILIES: dict[str, Any] = {"lstm": lstm, "gru": gru, "rnn": rnn, "transformer": transformer}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
+def test_cuda_graph_step_equals_the_eager_step(family: str) -> None:
     gpu = torch.device("cuda")
     kind = FAMILIES[family]
     config = kind.Config(
@@ -51,7 +51,7 @@ def test_replayed_it_is_the_step_as_it_stands(family: str) -> None:
     torch.testing.assert_close(weights[1], weights[0], rtol=1e-3, atol=1e-4)
 
 
-def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
+def test_cuda_graph_gradient_statistics_equal_eager_ones() -> None:
     gpu = torch.device("cuda")
     config = lstm.Config(
         hidden=16,
@@ -72,7 +72,7 @@ def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
         step.gradient_stats.record_update(before)
         assert step.gradient_stats.steps.tolist() == [steps + 1] * len(
             step.gradient_stats.names
-        )  # warming up is not counted
+        )  # warm-up steps are not counted
         found.append(step.gradient_stats.flush())
     assert sum(found[0]["clipped_by"].values()) > 3
     assert found[1]["clipped_by"] == found[0]["clipped_by"]
@@ -80,19 +80,19 @@ def test_replayed_it_blames_as_the_step_as_it_stands() -> None:
         assert found[1][part] == pytest.approx(found[0][part], rel=0.02)
 
 
-def test_a_model_of_the_gpu_opens_on_the_processor(tmp_path: Path) -> None:
+def test_gpu_model_loads_on_the_cpu(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a b c d\nb c d e\nc d e a\n" * 40)
-    made = api.train("lstm", text, context="stream", device="cuda", hidden=16, epochs=2, precision="fp16")
-    made.save(tmp_path / "model")
-    there, here = (api.load(tmp_path / "model", device=device) for device in ("cuda", "cpu"))
-    assert here.lm.device.type == "cpu"
-    assert here.score("a b c").log_prob == pytest.approx(there.score("a b c").log_prob, rel=1e-4)
+    model = api.train("lstm", text, context="stream", device="cuda", hidden=16, epochs=2, precision="fp16")
+    model.save(tmp_path / "model")
+    on_gpu, on_cpu = (api.load(tmp_path / "model", device=device) for device in ("cuda", "cpu"))
+    assert on_cpu.lm.device.type == "cpu"
+    assert on_cpu.score("a b c").log_prob == pytest.approx(on_gpu.score("a b c").log_prob, rel=1e-4)
 
 
 @contextmanager
-def stopped_after(steps: int) -> Iterator[None]:
-    """A request to stop comes after so many replays."""
+def request_stop_after(steps: int) -> Iterator[None]:
+    """Request a stop after this many replays."""
     real = CudaGraphStepper.epoch
 
     def counted(self: CudaGraphStepper, epoch: int, first: int) -> Iterator[None]:
@@ -108,24 +108,24 @@ def stopped_after(steps: int) -> Iterator[None]:
         yield
 
 
-def test_a_run_on_the_gpu_can_be_taken_up(tmp_path: Path) -> None:
-    """Dropout and all: the masks of the second part are those that the run would have drawn."""
+def test_gpu_run_resumes_exactly(tmp_path: Path) -> None:
+    """With dropout: the masks after resuming are those the uninterrupted run would have drawn."""
     settings: dict[str, Any] = {"dropout": 0.3, "weight_dropout": 0.2, "hidden": 16, "device": "cuda"}
-    whole = learn("lstm", "stream", **settings)
-    with stopped_after(7), pytest.raises(SystemExit):
-        learn("lstm", "stream", tmp_path, **settings)
-    again = learn("lstm", "stream", tmp_path, resume=True, **settings)
+    whole = train_briefly("lstm", "stream", **settings)
+    with request_stop_after(7), pytest.raises(SystemExit):
+        train_briefly("lstm", "stream", tmp_path, **settings)
+    again = train_briefly("lstm", "stream", tmp_path, resume=True, **settings)
     for name, weight in whole.network.state_dict().items():
         torch.testing.assert_close(again.network.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
 
 
-def test_half_precision_with_dropout_learns_as_full_does() -> None:
-    """The same text by fp32 and by fp16, replayed: the losses are alike, and far below where they began."""
+def test_fp16_with_dropout_trains_as_well_as_fp32() -> None:
+    """The same text in fp32 and fp16 with CUDA graphs: similar losses, far below the initial ones."""
     found = {}
     for precision in ("fp32", "fp16"):
         settings: dict[str, Any] = {"hidden": 32, "epochs": 8, "learning_rate": 0.01, "dropout": 0.1}
         texts: dict[str, Any] = {"train": lines(200), "valid": lines(200, seed=2)}
-        model = learn("lstm", "stream", device="cuda", precision=precision, **texts, **settings)
+        model = train_briefly("lstm", "stream", device="cuda", precision=precision, **texts, **settings)
         found[precision] = [e["nats"] for e in entries(model.log) if e.get("event") == "validation"]
     assert found["fp16"][-1] < found["fp16"][0] - 0.2
     assert found["fp16"][-1] == pytest.approx(found["fp32"][-1], abs=0.1)

@@ -23,11 +23,11 @@ HEALTHY: dict[str, Any] = {
 }
 
 
-def test_a_healthy_run_needs_no_advice() -> None:
+def test_healthy_run_has_no_diagnostics() -> None:
     assert diagnose(RunStatistics(**HEALTHY)) == {}
 
 
-def test_little_known_is_nothing_said() -> None:
+def test_unknown_statistics_give_no_diagnostics() -> None:
     assert diagnose(RunStatistics(epochs_done=1, learning_rate=0.1)) == {}
 
 
@@ -70,41 +70,44 @@ def test_little_known_is_nothing_said() -> None:
         ),
     ],
 )
-def test_each_fault_is_told_alone_with_numbers_and_remedy(
+def test_each_fault_gives_one_diagnostic_with_numbers_and_remedy(
     name: str, changed: dict[str, Any], words: list[str]
 ) -> None:
-    found = diagnose(RunStatistics(**(HEALTHY | changed)))
-    assert found.keys() == {name}
-    assert all(word in found[name] for word in words), found[name]
+    diagnostics = diagnose(RunStatistics(**(HEALTHY | changed)))
+    assert diagnostics.keys() == {name}
+    assert all(word in diagnostics[name] for word in words), diagnostics[name]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {"loss": 7.9, "epochs_done": 0},  # the first epoch has not ended
-        {"loss": 7.9, "unigram_loss": float("inf")},  # not known
+        {"loss": 7.9, "unigram_loss": float("inf")},  # unknown
         {"loss": 7.25, "unigram_loss": 6.82, "valid_history": (6.4, 6.0)},  # dropout and sampling raise the loss
         {"train_history": (9.0, 4.0, 4.0, 4.0)},  # converged is not stuck
         {"train_history": (4.0, 4.5, 5.0), "valid_history": (4.7, 4.8, 5.0)},  # both rise: no over-fitting
         {"valid_history": (4.7, 4.8, 4.75)},  # one bad validation
         {"valid_history": (5.1, 4.7, 4.8, 5.0), "valid_epochs": (1, 2.2, 2.6, 3)},  # within one epoch
         {"valid_history": (4.7, 4.8, 5.0), "valid_epochs": (0.2, 0.6, 1.0)},
-        {"valid_history": (4.7, 4.8, 5.0), "valid_epochs": ()},  # of a checkpoint that does not say
-        {"train_history": (5.0, 5.0, 5.0), "epochs_done": 2},  # the third epoch is not over
-        {"gradient_norms": (0.5, 0.5, 80.0)},  # a leap that clipping caught
+        {"valid_history": (4.7, 4.8, 5.0), "valid_epochs": ()},  # a checkpoint without this field
+        {"train_history": (5.0, 5.0, 5.0), "epochs_done": 2},  # the third epoch has not ended
+        {"gradient_norms": (0.5, 0.5, 80.0)},  # a spike that clipping caught
     ],
 )
-def test_what_only_resembles_a_fault_is_not_told(changed: dict[str, Any]) -> None:
+def test_harmless_statistics_give_no_diagnostics(changed: dict[str, Any]) -> None:
     assert diagnose(RunStatistics(**(HEALTHY | changed))) == {}
 
 
-def test_several_faults_are_told_the_gravest_first() -> None:
+def test_diagnostics_are_sorted_by_severity() -> None:
     changed = {"loss": 7.0, "clipped_share": 1.0, "valid_history": (7.0, 6.9)}
-    said = list(diagnose(RunStatistics(**(HEALTHY | changed))).values())
-    assert [words.split(",")[0] for words in said] == ["the loss", "the gradient was clipped on 100% of the steps"]
+    messages = list(diagnose(RunStatistics(**(HEALTHY | changed))).values())
+    assert [words.split(",")[0] for words in messages] == [
+        "the loss",
+        "the gradient was clipped on 100% of the steps",
+    ]
 
 
-def test_the_bad_tensor_is_named_with_its_count() -> None:
+def test_first_nonfinite_names_the_tensor_and_its_count() -> None:
     good, bad = torch.zeros(8), torch.zeros(64, 64)
     bad[0, :12] = float("nan")
     assert first_nonfinite([("W", good), ("layers.0.R", bad)]) == "layers.0.R has 12 NaN of 4,096 values"
@@ -114,11 +117,11 @@ def test_the_bad_tensor_is_named_with_its_count() -> None:
     assert first_nonfinite([("R", bad[1]), ("W", bad)]) == "R has 4 infinite of 64 values"
 
 
-def test_nothing_bad_is_none() -> None:
+def test_first_nonfinite_of_finite_tensors_is_none() -> None:
     assert first_nonfinite([("W", torch.ones(3)), ("ids", torch.tensor([1, 2]))]) is None
 
 
-def test_divergence_names_step_tensor_and_remedy() -> None:
+def test_diverged_names_step_tensor_and_remedy() -> None:
     error = Diverged.at(1234, "R has 12 NaN of 4,096 values", Path("runs/lstm/checkpoint"))
     assert str(error) == (
         "training diverged at step 1,234: R has 12 NaN of 4,096 values; "
@@ -128,8 +131,8 @@ def test_divergence_names_step_tensor_and_remedy() -> None:
     assert error.exit_code == 1
 
 
-def test_divergence_without_checkpoint_or_tensor_still_says_what_to_do() -> None:
-    said = str(Diverged.at(7, None, None))
-    assert "step 7: the loss is not finite" in said
-    assert "checkpoint" not in said
-    assert said.endswith("lower learning_rate or clip")
+def test_diverged_without_checkpoint_or_tensor_names_a_remedy() -> None:
+    message = str(Diverged.at(7, None, None))
+    assert "step 7: the loss is not finite" in message
+    assert "checkpoint" not in message
+    assert message.endswith("lower learning_rate or clip")

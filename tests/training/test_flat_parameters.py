@@ -7,7 +7,7 @@ from chainrule.training.step import ALIGNMENT, FlatParameters
 
 
 class Tied(nn.Module):
-    """Two names for one matrix, and one more."""
+    """Two names for one matrix, and a bias."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class Tied(nn.Module):
         self.bias = nn.Parameter(torch.tensor([7.0, 8.0]))
 
 
-def test_matrices_are_views_of_the_vectors() -> None:
+def test_parameters_are_views_of_the_flat_vectors() -> None:
     net = Tied()
     flat = FlatParameters(net)
     assert net.read is net.predict
@@ -32,15 +32,15 @@ def test_matrices_are_views_of_the_vectors() -> None:
     assert flat.parameter.grad.data_ptr() == flat.gradient.data_ptr()
 
 
-def test_a_shared_matrix_comes_once_and_each_starts_aligned() -> None:
+def test_shared_parameter_is_stored_once_and_slices_are_aligned() -> None:
     flat = FlatParameters(Tied())
     assert [name for name, _, _ in flat.slices] == ["read", "bias"]
     assert flat.slices == [("read", 0, 6), ("bias", ALIGNMENT, ALIGNMENT + 2)]
     assert len(flat.weights) == 2 * ALIGNMENT
-    assert flat.weights.count_nonzero() == 7  # of 0 … 5 and 7, 8: what lies between them is zero
+    assert flat.weights.count_nonzero() == 7  # 0 … 5 and 7, 8; the padding is zero
 
 
-def test_gradients_add_up_in_the_vector() -> None:
+def test_gradients_accumulate_in_the_flat_vector() -> None:
     net = Tied()
     flat = FlatParameters(net)
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_gradients_add_up_in_the_vector() -> None:
     assert not net.read.grad.any()
 
 
-def test_an_optimiser_of_the_vector_moves_the_matrices() -> None:
+def test_optimizer_on_the_flat_vector_updates_parameters() -> None:
     net = Tied()
     flat = FlatParameters(net)
     (net.read.sum() + 3 * net.bias[1]).backward()
@@ -63,5 +63,5 @@ def test_an_optimiser_of_the_vector_moves_the_matrices() -> None:
     assert net.bias.tolist() == [7, 6.5]
 
 
-def test_the_arithmetic_is_that_of_the_network() -> None:
+def test_flat_parameters_keep_the_dtype() -> None:
     assert FlatParameters(Tied().double()).weights.dtype == torch.float64

@@ -12,7 +12,7 @@ from chainrule.training.step import next_token
 
 
 class Read(NamedTuple):
-    """What the network below made of its ids."""
+    """Output of the network below."""
 
     hidden: Tensor
     state: tuple[Tensor, ...]
@@ -20,7 +20,7 @@ class Read(NamedTuple):
 
 
 class Bigram:
-    """Scores of the next token that depend on the last alone: (V, V)."""
+    """Logits of the next token that depend only on the last: (V, V)."""
 
     def __init__(self, scores: Tensor, penalty: Tensor | None = None) -> None:
         self.scores, self.penalty = scores, penalty
@@ -38,7 +38,7 @@ LOG2 = 0.6931471805599453
 STATE = (torch.zeros(2, 1),)
 
 
-def test_the_mean_over_all_tokens() -> None:
+def test_next_token_loss_is_the_mean_over_tokens() -> None:
     window = Window(torch.tensor([[0, 1], [2, 0]]), torch.tensor([[1, 1], [1, 0]]))
     loss, nats, state = next_token(Bigram(SCORES), window, STATE)
     # p: 1/4, 1/2, 1/2, 1/2
@@ -46,22 +46,22 @@ def test_the_mean_over_all_tokens() -> None:
     assert state[0].tolist() == [[1], [1]]
 
 
-def test_what_is_padded_counts_for_nothing() -> None:
+def test_next_token_loss_ignores_padding() -> None:
     mask = torch.tensor([[True, False], [True, True]])
     window = Window(torch.tensor([[0, 1], [2, 1]]), torch.tensor([[1, 2], [1, 0]]), mask)
     _, nats, _ = next_token(Bigram(SCORES), window, STATE)
     assert float(nats) == pytest.approx((2 + 1 + 3) / 3 * LOG2)  # p: 1/4, (3/8 hidden), 1/2, 1/8
 
 
-def test_a_penalty_is_minimised_and_not_reported() -> None:
+def test_penalty_is_minimised_but_not_reported() -> None:
     window = Window(torch.tensor([[0]]), torch.tensor([[0]]))
     loss, nats, _ = next_token(Bigram(SCORES, torch.tensor(2.0)), window, STATE)
     assert float(nats) == pytest.approx(LOG2)
     assert float(loss) == pytest.approx(LOG2 + 2)
 
 
-def test_the_true_past_is_read() -> None:
-    """Teacher forcing: the inputs are the text's, whatever the network would have said."""
+def test_next_token_loss_uses_teacher_forcing() -> None:
+    """The inputs are the text's, whatever the network would have predicted."""
     read: list[Any] = []
 
     class Spy(Bigram):

@@ -87,15 +87,15 @@ FORMULAS: dict[Optimizer, Callable[[float, list[float], float], float]] = {
 @pytest.mark.parametrize("weight_decay", [0.0, 0.3])
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_first_steps_are_the_formula(
+def test_optimizer_steps_equal_the_formulas(
     optimizer: Optimizer, steps: int, weight_decay: float, device: str
 ) -> None:
     start, gradients = [1.0, -2.0, 0.5], [[0.2, -0.1, 3.0], [-0.4, 0.7, 1.0]][:steps]
     flat = nn.Parameter(torch.tensor(start, device=device))
-    made = make(config(optimizer, weight_decay), flat)
+    torch_optimizer = make(config(optimizer, weight_decay), flat)
     for gradient in gradients:
         flat.grad = torch.tensor(gradient, device=device)
-        made.step()
+        torch_optimizer.step()
     formula = FORMULAS[optimizer]
     expected = [
         formula(w, list(gs), weight_decay) for w, gs in zip(start, zip(*gradients, strict=True), strict=True)
@@ -103,36 +103,36 @@ def test_the_first_steps_are_the_formula(
     assert flat.tolist() == pytest.approx(expected, rel=1e-5)
 
 
-def test_decay_added_to_the_gradient_is_not_decay_of_the_weight() -> None:
+def test_adam_and_adamw_decay_differ() -> None:
     assert adam(1.0, [0.2], 0.3) != pytest.approx(adamw(1.0, [0.2], 0.3), rel=1e-3)
 
 
-def learn(flat: nn.Parameter, made: torch.optim.Optimizer, steps: range) -> None:
+def take_steps(flat: nn.Parameter, optimizer: torch.optim.Optimizer, steps: range) -> None:
     for step in steps:
         generator = torch.Generator().manual_seed(step)
         flat.grad = torch.randn(flat.shape, generator=generator).to(flat.device)
-        set_rate(made, 0.1 / (1 + step))
-        made.step()
+        set_rate(optimizer, 0.1 / (1 + step))
+        optimizer.step()
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_ten_steps_are_five_and_five_more_after_a_rest(optimizer: Optimizer, device: str) -> None:
+def test_restored_optimizer_continues_exactly(optimizer: Optimizer, device: str) -> None:
     settings = config(optimizer, 0.01)
     start = torch.randn(1000, generator=torch.Generator().manual_seed(99)).to(device)
-    whole = nn.Parameter(start.clone())
-    learn(whole, make(settings, whole), range(10))
+    uninterrupted = nn.Parameter(start.clone())
+    take_steps(uninterrupted, make(settings, uninterrupted), range(10))
 
     first = nn.Parameter(start.clone())
     before = make(settings, first)
-    learn(first, before, range(5))
+    take_steps(first, before, range(5))
     saved = {name: tensor.cpu().clone() for name, tensor in state_tensors(before).items()}
     second = nn.Parameter(first.detach().clone())
     after = make(settings, second)
     restore(after, saved)
-    learn(second, after, range(5, 10))
-    assert torch.equal(second, whole)
-    assert not torch.equal(first, whole)
+    take_steps(second, after, range(5, 10))
+    assert torch.equal(second, uninterrupted)
+    assert not torch.equal(first, uninterrupted)
 
 
 @pytest.mark.parametrize(
@@ -145,39 +145,37 @@ def test_ten_steps_are_five_and_five_more_after_a_rest(optimizer: Optimizer, dev
         ("adamw", {"step", "exp_avg", "exp_avg_sq"}),
     ],
 )
-def test_the_memory_is_there_before_the_first_step_and_stays_in_place(
-    optimizer: Optimizer, names: set[str]
-) -> None:
+def test_optimizer_state_exists_before_the_first_step(optimizer: Optimizer, names: set[str]) -> None:
     flat = nn.Parameter(torch.ones(4))
-    made = make(config(optimizer), flat)
-    before = state_tensors(made)
+    torch_optimizer = make(config(optimizer), flat)
+    before = state_tensors(torch_optimizer)
     assert before.keys() == names
-    learn(flat, made, range(3))
-    after = state_tensors(made)
+    take_steps(flat, torch_optimizer, range(3))
+    after = state_tensors(torch_optimizer)
     assert all(after[name] is before[name] for name in names)
     assert all(after[name].any() for name in names)
     assert all(tensor.item() == 3 for name, tensor in after.items() if name == "step")
 
 
-def test_the_rate_is_that_of_the_next_step() -> None:
+def test_set_rate_applies_to_the_next_step() -> None:
     flat = nn.Parameter(torch.zeros(1))
-    made = make(config("sgd"), flat)
+    optimizer = make(config("sgd"), flat)
     places = [0.0]
     for rate in (0.5, 0.25, 0.0):
-        set_rate(made, rate)
+        set_rate(optimizer, rate)
         flat.grad = torch.full((1,), -1.0)
-        made.step()
+        optimizer.step()
         places.append(flat.item())
     assert [after - before for before, after in pairwise(places)] == [0.5, 0.25, 0.0]
 
 
-def test_the_memory_of_another_optimiser_is_refused() -> None:
+def test_state_of_another_optimizer_is_rejected() -> None:
     adam_state = state_tensors(make(config("adam"), nn.Parameter(torch.ones(4))))
     with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq and this one momentum_buffer; .*start anew"):
         restore(make(config("momentum"), nn.Parameter(torch.ones(4))), adam_state)
 
 
-def test_the_memory_of_another_size_is_refused() -> None:
+def test_optimizer_state_of_another_size_is_rejected() -> None:
     small = state_tensors(make(config("momentum"), nn.Parameter(torch.ones(4))))
     with pytest.raises(ModelFileError, match="momentum_buffer has 4 values, the model has 5"):
         restore(make(config("momentum"), nn.Parameter(torch.ones(5))), small)
@@ -186,25 +184,25 @@ def test_the_memory_of_another_size_is_refused() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_captured_step_follows_the_rate_and_the_restored_memory(optimizer: Optimizer) -> None:
+def test_captured_optimizer_step_follows_rate_and_restored_state(optimizer: Optimizer) -> None:
     start = torch.randn(1000, generator=torch.Generator().manual_seed(99)).cuda()
     eager, captured = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    learn(eager, plain := make(config(optimizer), eager), range(10))
+    take_steps(eager, plain := make(config(optimizer), eager), range(10))
 
-    made = make(config(optimizer), captured)
+    optimizer_ = make(config(optimizer), captured)
     captured.grad = torch.zeros_like(captured)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        made.step()  # no step before it: the memory is there already
+        optimizer_.step()  # no step before the capture: the state already exists
     for step in range(10):
         generator = torch.Generator().manual_seed(step)
         captured.grad.copy_(torch.randn(1000, generator=generator))
-        set_rate(made, 0.1 / (1 + step))
+        set_rate(optimizer_, 0.1 / (1 + step))
         graph.replay()
     assert torch.equal(captured, eager)
 
-    restore(made, {name: torch.zeros_like(tensor) for name, tensor in state_tensors(made).items()})
+    restore(optimizer_, {name: torch.zeros_like(tensor) for name, tensor in state_tensors(optimizer_).items()})
     restore(plain, {name: torch.zeros_like(tensor) for name, tensor in state_tensors(plain).items()})
     graph.replay()
-    learn(eager, plain, range(9, 10))
+    take_steps(eager, plain, range(9, 10))
     assert torch.equal(captured, eager)

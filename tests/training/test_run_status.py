@@ -6,7 +6,17 @@ import pytest
 
 from chainrule.errors import ConfigError
 from chainrule.training.diagnostics import falling_percent, judge_convergence
-from training.small_networks import UP, Slopes, Weights, events, learn, lines, sgd, trainer, validating
+from training.small_networks import (
+    UP,
+    Slopes,
+    Weights,
+    events,
+    lines,
+    scripted_validation,
+    sgd,
+    train_briefly,
+    trainer,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +34,7 @@ from training.small_networks import UP, Slopes, Weights, events, learn, lines, s
         ([4.0, 3.0, 2.0], [2, 3], None),  # a checkpoint of an earlier version lacks the first
     ],
 )
-def test_what_the_last_epoch_brought(losses: list[float], epochs: list[float], percent: float | None) -> None:
+def test_falling_percent_of_the_last_epoch(losses: list[float], epochs: list[float], percent: float | None) -> None:
     assert falling_percent(losses, epochs) == percent
 
 
@@ -42,16 +52,18 @@ def test_what_the_last_epoch_brought(losses: list[float], epochs: list[float], p
         (12, [], 0, "all 12 epochs done, no validation text", None),
     ],
 )
-def test_the_status(done: float, losses: list[float], waited: int, status: str, is_converged: bool | None) -> None:
+def test_judge_convergence_status(
+    done: float, losses: list[float], waited: int, status: str, is_converged: bool | None
+) -> None:
     ending = judge_convergence(done, 12, losses, [done - len(losses) + 1 + i for i in range(len(losses))], waited)
     assert (ending.status, ending.is_converged) == (status, is_converged)
     assert ("train_is_converged" in ending.figures()) == (is_converged is not None)
 
 
 def test_training_stops_after_validations_without_improvement() -> None:
-    # The best is 3; 4 and 3 are no improvement, and the second of them ends the run after 4 of 9 epochs.
+    # The best is 3; 4 and 3 do not improve on it, and the second of them ends the run after 4 of 9 epochs.
     network = Weights(0.0)
-    run = trainer(network, UP, sgd(epochs=9, stop_after=2), validate=validating(5.0, 3.0, 4.0, 3.0))
+    run = trainer(network, UP, sgd(epochs=9, stop_after=2), validate=scripted_validation(5.0, 3.0, 4.0, 3.0))
     log = run.fit()
     assert [v["nats"] for v in events(log, "validation")] == [5, 3, 4, 3]
     assert network.w.tolist() == [8]  # the weights after two epochs of four steps
@@ -61,8 +73,10 @@ def test_training_stops_after_validations_without_improvement() -> None:
     assert (summary["train_epochs"], summary["train_steps"], summary["train_is_converged"]) == (4, 16, True)
 
 
-def test_an_improvement_starts_the_count_again() -> None:
-    run = trainer(Weights(0.0), UP, sgd(epochs=6, stop_after=2), validate=validating(5.0, 6.0, 4.0, 6.0, 3.0, 6.0))
+def test_improvement_resets_the_early_stopping_count() -> None:
+    run = trainer(
+        Weights(0.0), UP, sgd(epochs=6, stop_after=2), validate=scripted_validation(5.0, 6.0, 4.0, 6.0, 3.0, 6.0)
+    )
     run.fit()
     assert (run.summary()["train_epochs"], run.summary()["train_stopped"]) == (6, "all epochs done")
 
@@ -74,7 +88,7 @@ def test_early_stopping_needs_a_validation_text() -> None:
 
 def test_validations_are_spaced_evenly_within_epochs() -> None:
     # Two epochs of four steps; five validations: due at 1.6, 3.2, 4.8, 6.4 and 8 steps.
-    run = trainer(Weights(0.0), UP, sgd(validations=5), validate=validating(9.0, 8.0, 7.0, 6.0, 5.0))
+    run = trainer(Weights(0.0), UP, sgd(validations=5), validate=scripted_validation(9.0, 8.0, 7.0, 6.0, 5.0))
     log = run.fit()
     assert [v["step"] for v in events(log, "validation")] == [2, 4, 5, 7, 8]
     assert run.position.history_epochs == [0.5, 1.0, 1.25, 1.75, 2.0]
@@ -83,7 +97,7 @@ def test_validations_are_spaced_evenly_within_epochs() -> None:
 def test_training_stops_early_within_an_epoch() -> None:
     long = Slopes(*[(-1.0,)] * 10)
     run = trainer(
-        Weights(0.0), long, sgd(epochs=1, validations=10, stop_after=2), validate=validating(2.0, 3.0, 3.0)
+        Weights(0.0), long, sgd(epochs=1, validations=10, stop_after=2), validate=scripted_validation(2.0, 3.0, 3.0)
     )
     run.fit()
     assert (run.summary()["train_epochs"], run.summary()["train_steps"]) == (0.3, 3)
@@ -97,27 +111,27 @@ def test_validation_reads_a_part_of_the_text(context: Any, monkeypatch: pytest.M
     sizes: list[int] = []
     real = family.mean_nats
 
-    def mean_nats(model: Any, text: Any) -> float:
+    def recorded_mean_nats(model: Any, text: Any) -> float:
         sizes.append(text.tokens)
         return real(model, text)
 
-    monkeypatch.setattr(family, "mean_nats", mean_nats)
+    monkeypatch.setattr(family, "mean_nats", recorded_mean_nats)
     text = lines(60, seed=3)
-    learn("rnn", context, valid=text, validation_tokens=50, epochs=1)
-    learn("rnn", context, valid=text, validation_tokens=10_000, epochs=1)
+    train_briefly("rnn", context, valid=text, validation_tokens=50, epochs=1)
+    train_briefly("rnn", context, valid=text, validation_tokens=10_000, epochs=1)
     assert 30 <= sizes[0] <= 70
     assert sizes[1] == text.tokens
 
 
-def test_a_sample_of_lines_holds_whole_lines() -> None:
+def test_subsample_takes_complete_lines() -> None:
     from chainrule.neural.family import subsample
 
     text = lines(40, seed=4)
-    whole = [line.tolist() for line in split(text)]
+    all_lines = [line.tolist() for line in split(text)]
     part = [line.tolist() for line in split(subsample(text, text.tokens // 4, "line"))]
     assert len(part) == 10
-    assert (part[0], part[-1]) == (whole[0], whole[-1])
-    assert all(line in whole for line in part)
+    assert (part[0], part[-1]) == (all_lines[0], all_lines[-1])
+    assert all(line in all_lines for line in part)
 
 
 def split(text: Any) -> list[Any]:

@@ -17,7 +17,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    """Python's own to begin with, whatever runs the tests; and no trace of a failed test after it."""
+    """Start from Python's default handlers, and restore whatever a failed test left."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -31,34 +31,34 @@ def handlers() -> list[Any]:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_is_only_noted(number: signal.Signals) -> None:
+def test_first_signal_is_only_recorded(number: signal.Signals) -> None:
     with GracefulStop() as stop:
         assert stop.signal is None
         os.kill(os.getpid(), number)
         assert stop.signal == number
 
 
-def test_leaving_after_sigint_is_an_interrupt() -> None:
+def test_exit_after_sigint_raises_keyboard_interrupt() -> None:
     with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             stop.exit_if_signalled()
 
 
-def test_leaving_after_sigterm_is_an_exit_with_143() -> None:
+def test_exit_after_sigterm_has_status_143() -> None:
     with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as exit_:
             stop.exit_if_signalled()
-    assert left.value.code == 143
+    assert exit_.value.code == 143
 
 
-def test_leaving_without_a_signal_is_nothing() -> None:
+def test_exit_without_a_signal_does_nothing() -> None:
     with GracefulStop() as stop:
         stop.exit_if_signalled()
 
 
-def test_a_second_sigint_interrupts_at_once() -> None:
+def test_second_sigint_interrupts_immediately() -> None:
     with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -66,7 +66,7 @@ def test_a_second_sigint_interrupts_at_once() -> None:
         assert stop.signal == signal.SIGINT
 
 
-def test_the_first_signal_decides_how_it_ends() -> None:
+def test_first_signal_determines_the_exit() -> None:
     with GracefulStop() as stop:
         for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
@@ -83,7 +83,7 @@ def test_handlers_are_restored_also_after_an_error() -> None:
     assert handlers() == before
 
 
-def test_an_ignored_signal_stays_ignored() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with GracefulStop() as stop:
         os.kill(os.getpid(), signal.SIGINT)
@@ -91,18 +91,18 @@ def test_an_ignored_signal_stays_ignored() -> None:
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
-def test_outside_the_main_thread_nothing_happens() -> None:
-    before, seen = handlers(), []
+def test_graceful_stop_does_nothing_outside_the_main_thread() -> None:
+    before, handlers_in_thread = handlers(), []
 
     def train() -> None:
         with GracefulStop() as stop:
-            seen.append(handlers())
+            handlers_in_thread.append(handlers())
             stop.exit_if_signalled()
 
     thread = threading.Thread(target=train)
     thread.start()
     thread.join()
-    assert seen == [before]
+    assert handlers_in_thread == [before]
 
 
 PROGRAM = """
@@ -118,7 +118,7 @@ print("never")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
-def test_a_program_saves_before_it_ends(number: signal.Signals, status: int) -> None:
+def test_program_saves_before_it_exits(number: signal.Signals, status: int) -> None:
     program = [sys.executable, "-c", PROGRAM.format(number=int(number))]
-    ended = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert (ended.stdout, ended.returncode) == ("saved\n", status)  # a shell shows -2 as 130
+    completed = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (completed.stdout, completed.returncode) == ("saved\n", status)  # a shell shows -2 as 130

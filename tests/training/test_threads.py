@@ -9,7 +9,7 @@ from chainrule.training.device import MIN_PARALLEL_WORK, limit_threads, use_all_
 
 
 @pytest.fixture(autouse=True)
-def three(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     before = torch.get_num_threads()
     torch.set_num_threads(3)
@@ -23,14 +23,14 @@ def test_small_work_runs_on_one_thread() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_large_work_keeps_them_all() -> None:
+def test_large_work_uses_all_threads() -> None:
     with limit_threads(MIN_PARALLEL_WORK):
         assert torch.get_num_threads() == 3
     with use_all_threads(MIN_PARALLEL_WORK):
         assert torch.get_num_threads() == 3
 
 
-def test_a_large_piece_among_small_ones() -> None:
+def test_large_piece_of_small_work_uses_all_threads() -> None:
     with limit_threads(1):
         with use_all_threads(MIN_PARALLEL_WORK):
             assert torch.get_num_threads() == 3
@@ -40,22 +40,22 @@ def test_a_large_piece_among_small_ones() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_an_error_puts_them_back() -> None:
+def test_thread_count_is_restored_after_an_error() -> None:
     with pytest.raises(RuntimeError), limit_threads(1), use_all_threads(MIN_PARALLEL_WORK):
         raise RuntimeError
     assert torch.get_num_threads() == 3
-    with use_all_threads(MIN_PARALLEL_WORK):  # nothing is set aside any more
+    with use_all_threads(MIN_PARALLEL_WORK):  # no saved thread count remains
         assert torch.get_num_threads() == 3
 
 
-def test_one_thread_stays_one() -> None:
+def test_single_thread_stays_single() -> None:
     torch.set_num_threads(1)
     with limit_threads(1), use_all_threads(MIN_PARALLEL_WORK):
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 1
 
 
-def test_threads_that_wait_awake_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_limit_is_ignored_with_active_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     with limit_threads(1):
         assert torch.get_num_threads() == 3

@@ -7,10 +7,20 @@ import pytest
 import torch
 
 from chainrule.training import schedules
-from training.small_networks import UP, Slopes, Weights, entries, events, learn, sgd, trainer, validating
+from training.small_networks import (
+    UP,
+    Slopes,
+    Weights,
+    entries,
+    events,
+    scripted_validation,
+    sgd,
+    train_briefly,
+    trainer,
+)
 
 
-def test_epochs_are_read_to_their_end() -> None:
+def test_training_runs_all_epochs() -> None:
     network = Weights(0.0)
     log = entries(trainer(network, UP, sgd(epochs=3)).fit())
     assert network.w.tolist() == [12]
@@ -21,7 +31,7 @@ def test_epochs_are_read_to_their_end() -> None:
     assert log[-1] == {"event": "end", "step": 12, "epoch": 3, "best": None}
 
 
-def test_a_network_is_left_to_itself() -> None:
+def test_network_is_in_eval_mode_without_gradients_after_training() -> None:
     network = Weights(0.0)
     run = trainer(network, UP, sgd())
     run.fit()
@@ -33,7 +43,7 @@ def test_a_network_is_left_to_itself() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "exponential"])
-def test_every_step_has_the_rate_of_its_schedule(schedule: Any) -> None:
+def test_every_step_uses_the_scheduled_rate(schedule: Any) -> None:
     config = sgd(schedule=schedule, warmup=2, flat=0.25)
     network = Weights(0.0)
     log = [entry for entry in entries(trainer(network, UP, config).fit()) if "event" not in entry]
@@ -43,32 +53,32 @@ def test_every_step_has_the_rate_of_its_schedule(schedule: Any) -> None:
     assert len(set(expected)) > 4
 
 
-def test_the_log_takes_every_nth_step_and_the_end_of_an_epoch() -> None:
+def test_log_contains_every_nth_step_and_epoch_ends() -> None:
     log = entries(trainer(Weights(0.0), UP, sgd(log_every=3)).fit())
     steps = [(entry["step"], entry["loss"]) for entry in log if "event" not in entry]
-    # losses 0, −1, −2 | −3 | −4, −5 | −6, −7: means of the steps since the last line
+    # losses 0, −1, −2 | −3 | −4, −5 | −6, −7: means since the last line
     assert steps == [(3, -1.0), (4, -3.0), (6, -4.5), (8, -6.5)]
 
 
-@pytest.mark.parametrize(("keep", "kept"), [("best", 4), ("last", 12)])
-def test_the_best_or_the_last_is_kept(keep: Any, kept: int) -> None:
+@pytest.mark.parametrize(("keep", "expected_weight"), [("best", 4), ("last", 12)])
+def test_best_or_last_weights_are_restored(keep: Any, expected_weight: int) -> None:
     network = Weights(0.0)
     config = sgd(epochs=3, keep=keep)
-    log = trainer(network, UP, config, validate=validating(1.0, 3.0, 2.0)).fit()
-    assert network.w.tolist() == [kept]
-    found = events(log, "validation")
-    assert [(v["epoch"], v["nats"], v["best"]) for v in found] == [(1, 1, 1), (2, 3, 1), (3, 2, 1)]
-    assert found[1]["perplexity"] == pytest.approx(math.exp(3))
+    log = trainer(network, UP, config, validate=scripted_validation(1.0, 3.0, 2.0)).fit()
+    assert network.w.tolist() == [expected_weight]
+    validations = events(log, "validation")
+    assert [(v["epoch"], v["nats"], v["best"]) for v in validations] == [(1, 1, 1), (2, 3, 1), (3, 2, 1)]
+    assert validations[1]["perplexity"] == pytest.approx(math.exp(3))
     assert events(log, "end")[0]["best"] == 1
 
 
-def test_validation_every_so_many_epochs_and_at_the_end() -> None:
+def test_validation_runs_every_n_epochs_and_at_the_end() -> None:
     config = sgd(epochs=5, validate_every=2)
-    log = trainer(Weights(0.0), UP, config, validate=validating(3.0, 2.0, 1.0)).fit()
+    log = trainer(Weights(0.0), UP, config, validate=scripted_validation(3.0, 2.0, 1.0)).fit()
     assert [v["epoch"] for v in events(log, "validation")] == [2, 4, 5]
 
 
-def test_validation_is_by_a_network_that_does_not_learn() -> None:
+def test_validation_runs_in_eval_mode() -> None:
     network = Weights(0.0)
     modes: list[bool] = []
 
@@ -81,12 +91,12 @@ def test_validation_is_by_a_network_that_does_not_learn() -> None:
 
 
 @pytest.mark.parametrize("averaging", ["mean", "ema"])
-def test_averages_of_the_last_part(averaging: Any) -> None:
+def test_validation_uses_averaged_weights(averaging: Any) -> None:
     network = Weights(0.0)
-    seen: list[float] = []
+    validated_weights: list[float] = []
 
     def validate() -> float:
-        seen.append(network.w.item())
+        validated_weights.append(network.w.item())
         return 1.0
 
     config = sgd(averaging=averaging, average_from=0.6, average_decay=0.75)
@@ -96,54 +106,54 @@ def test_averages_of_the_last_part(averaging: Any) -> None:
     for w in joined[1:]:
         ema = 0.75 * ema + 0.25 * w
     expected = 6.5 if averaging == "mean" else ema
-    assert seen[0] == 4  # no average yet
-    assert seen[1] == pytest.approx(expected)
-    # both validations are 1: the first was the best, and its weights are kept
+    assert validated_weights[0] == 4  # no average yet
+    assert validated_weights[1] == pytest.approx(expected)
+    # both validations are 1: the first was the best, so its weights are restored
     assert network.w.item() == 4
     last = Weights(0.0)
     trainer(last, UP, sgd(averaging=averaging, average_from=0.6, average_decay=0.75, keep="last")).fit()
     assert last.w.item() == pytest.approx(expected)
 
 
-def test_learning_goes_on_from_its_own_weights_and_not_from_their_average() -> None:
+def test_training_continues_from_unaveraged_weights() -> None:
     network = Weights(0.0)
-    seen: list[float] = []
+    validated_weights: list[float] = []
 
     def validate() -> float:
-        seen.append(network.w.item())
+        validated_weights.append(network.w.item())
         return 1.0
 
     config = sgd(epochs=3, averaging="mean", average_from=0.5, keep="last")
     trainer(network, UP, config, validate=validate).fit()
-    assert seen == pytest.approx([4, (6 + 7 + 8) / 3, (6 + 7 + 8 + 9 + 10 + 11 + 12) / 7])
+    assert validated_weights == pytest.approx([4, (6 + 7 + 8) / 3, (6 + 7 + 8 + 9 + 10 + 11 + 12) / 7])
     assert network.w.item() == pytest.approx(9)
 
 
-def test_only_the_plateau_schedule_minds_plateaus() -> None:
-    log = trainer(Weights(0.0), UP, sgd(epochs=3, decay=0.5), validate=validating(1.0, 2.0, 3.0)).fit()
+def test_only_the_plateau_schedule_reacts_to_plateaus() -> None:
+    log = trainer(Weights(0.0), UP, sgd(epochs=3, decay=0.5), validate=scripted_validation(1.0, 2.0, 3.0)).fit()
     assert {entry["learning_rate"] for entry in entries(log) if "event" not in entry} == {1.0}
 
 
-def test_a_plateau_lowers_the_rate_from_the_next_step_on() -> None:
+def test_plateau_lowers_the_rate_from_the_next_step() -> None:
     config = sgd(epochs=4, schedule="plateau", decay=0.5)
-    log = trainer(Weights(0.0), UP, config, validate=validating(2.0, 2.5, 1.0, 1.0)).fit()
+    log = trainer(Weights(0.0), UP, config, validate=scripted_validation(2.0, 2.5, 1.0, 1.0)).fit()
     rates = [entry["learning_rate"] for entry in entries(log) if "event" not in entry]
-    assert rates == [1.0] * 8 + [0.5] * 8  # the second validation was no progress, the third was
+    assert rates == [1.0] * 8 + [0.5] * 8  # the second validation did not improve, the third did
 
 
-def test_the_clock_ends_a_run_in_the_middle_of_an_epoch() -> None:
+def test_time_limit_ends_a_run_within_an_epoch() -> None:
     network = Weights(0.0)
     endless = Slopes(*[(-1.0,)] * 1_000_000)
-    run = trainer(network, endless, sgd(max_seconds=0.05, log_every=1000), validate=validating(1.0))
+    run = trainer(network, endless, sgd(max_seconds=0.05, log_every=1000), validate=scripted_validation(1.0))
     log = run.fit()
     assert 0 < network.w.item() < 1_000_000
     (end,) = events(log, "end")
     assert (end["step"], end["epoch"], end["best"]) == (network.w.item(), 0, 1)
 
 
-def test_the_summary_says_what_a_run_did() -> None:
+def test_summary_of_a_complete_run() -> None:
     # Four windows of one target each, two epochs: 8 steps and 8 targets.
-    run = trainer(Weights(0.0), UP, sgd(), validate=validating(1.0, 2.0))
+    run = trainer(Weights(0.0), UP, sgd(), validate=scripted_validation(1.0, 2.0))
     run.fit()
     summary = run.summary()
     assert summary.pop("train_seconds") > 0
@@ -159,7 +169,7 @@ def test_the_summary_says_what_a_run_did() -> None:
     }
 
 
-def test_the_summary_of_a_run_that_ran_out_of_time() -> None:
+def test_summary_of_a_run_out_of_time() -> None:
     run = trainer(Weights(0.0), Slopes(*[(-1.0,)] * 1_000_000), sgd(max_seconds=0.05, log_every=1000))
     run.fit()
     summary = run.summary()
@@ -168,20 +178,22 @@ def test_the_summary_of_a_run_that_ran_out_of_time() -> None:
     assert summary["train_epochs"] == round(run.position.step / 1_000_000, 3)
 
 
-def test_progress_is_told() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    run = trainer(Weights(0.0), UP, sgd(), progress=lambda *said: told.append(said), validate=validating(1.0, 2.0))
+def test_trainer_reports_progress() -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    run = trainer(
+        Weights(0.0), UP, sgd(), progress=lambda *call: calls.append(call), validate=scripted_validation(1.0, 2.0)
+    )
     run.fit()
-    assert [done for _, done, _ in told] == [1250 * step for step in range(1, 9)]
-    assert {total for _, _, total in told} == {10_000}
-    assert told[0][0].startswith("training: epoch 1 of 2, perplexity 1, ")
-    assert ", validation 2.718, " in told[-1][0]
+    assert [done for _, done, _ in calls] == [1250 * step for step in range(1, 9)]
+    assert {total for _, _, total in calls} == {10_000}
+    assert calls[0][0].startswith("training: epoch 1 of 2, perplexity 1, ")
+    assert ", validation 2.718, " in calls[-1][0]
 
 
-def test_a_carried_rng_is_not_disturbed() -> None:
-    """Training has random numbers of its own: what the caller draws is the same with and without it."""
+def test_training_does_not_disturb_the_global_rng() -> None:
+    """Training uses its own generator: the caller's random numbers are unaffected."""
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    learn("lstm", epochs=1)
+    train_briefly("lstm", epochs=1)
     assert torch.equal(torch.rand(3), expected)

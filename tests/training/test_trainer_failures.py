@@ -19,21 +19,21 @@ from training.small_networks import (
     Weights,
     entries,
     events,
-    learn,
+    linear_objective,
     lines,
+    scripted_validation,
     sgd,
-    slope,
+    train_briefly,
     trainer,
-    validating,
 )
 
 
-def breaking(at: int, value: float) -> Any:
-    """An objective that gives this at one step."""
+def objective_failing_at(at: int, value: float) -> Any:
+    """An objective that returns this value at one step."""
     steps = iter(range(1, 1000))
 
     def objective(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
-        loss, nats, state = slope(network, window, state)
+        loss, nats, state = linear_objective(network, window, state)
         factor = value if next(steps) == at else 1.0
         return loss * factor, nats * factor, state
 
@@ -41,10 +41,14 @@ def breaking(at: int, value: float) -> Any:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) -> None:
+def test_non_finite_loss_stops_the_run(tmp_path: Path, value: float) -> None:
     config = sgd(checkpoint_seconds=0.0)
     run = trainer(
-        Weights(1.0, 2.0), Slopes(*[(-1.0, -1.0)] * 4), config, objective=breaking(6, value), out=tmp_path
+        Weights(1.0, 2.0),
+        Slopes(*[(-1.0, -1.0)] * 4),
+        config,
+        objective=objective_failing_at(6, value),
+        out=tmp_path,
     )
     with pytest.raises(Diverged, match=r"diverged at step 6: w has 2 (NaN|infinite) of 2 values") as stopped:
         run.fit()
@@ -55,8 +59,8 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, value: float) ->
     assert found.weights["w"].tolist() == [6, 7]
 
 
-def test_weights_that_overflow_are_never_the_last_good_checkpoint(tmp_path: Path) -> None:
-    """The loss of the step was a number, and so was its gradient; what came of them is none."""
+def test_overflowed_weights_are_never_checkpointed(tmp_path: Path) -> None:
+    """The loss and gradient of the step are finite; the updated weights are not."""
     config = sgd(learning_rate=3e38, checkpoint_seconds=0.0)
     run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, out=tmp_path)
     with pytest.raises(Diverged, match=r"step 2: w has 1 infinite of 1 values.*last good checkpoint"):
@@ -67,28 +71,30 @@ def test_weights_that_overflow_are_never_the_last_good_checkpoint(tmp_path: Path
     assert found.weights["w"].isfinite().all()
 
 
-def test_without_a_checkpoint_none_is_promised() -> None:
-    run = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan))
+def test_divergence_without_a_checkpoint_mentions_none() -> None:
+    run = trainer(Weights(1.0), UP, sgd(), objective=objective_failing_at(1, math.nan))
     with pytest.raises(Diverged, match="step 1: ") as stopped:
         run.fit()
     assert "checkpoint" not in str(stopped.value)
     assert "lower learning_rate or clip" in str(stopped.value)
 
 
-def test_the_checkpoint_of_an_earlier_run_is_not_promised(tmp_path: Path) -> None:
+def test_divergence_does_not_mention_an_earlier_run_s_checkpoint(tmp_path: Path) -> None:
     trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), out=tmp_path).fit()
     assert (tmp_path / checkpoint.NAME).exists()
-    other = trainer(Weights(1.0), UP, sgd(), objective=breaking(1, math.nan), out=tmp_path)
+    second_run = trainer(Weights(1.0), UP, sgd(), objective=objective_failing_at(1, math.nan), out=tmp_path)
     with pytest.raises(Diverged, match="step 1: ") as stopped:
-        other.fit()
+        second_run.fit()
     assert "checkpoint" not in str(stopped.value)
-    resumed = trainer(Weights(0.0), UP, sgd(epochs=3), objective=breaking(1, math.nan), out=tmp_path, resume=True)
+    resumed = trainer(
+        Weights(0.0), UP, sgd(epochs=3), objective=objective_failing_at(1, math.nan), out=tmp_path, resume=True
+    )
     with pytest.raises(Diverged, match=f"the last good checkpoint is kept at {tmp_path / checkpoint.NAME}"):
         resumed.fit()
 
 
-def test_a_validation_that_is_no_number_stops_the_run() -> None:
-    run = trainer(Weights(1.0), UP, sgd(), validate=validating(math.nan))
+def test_non_finite_validation_stops_the_run() -> None:
+    run = trainer(Weights(1.0), UP, sgd(), validate=scripted_validation(math.nan))
     with pytest.raises(Diverged, match="step 4: the loss is not finite, and w has weights of up to 5;"):
         run.fit()
 
@@ -100,16 +106,16 @@ def test_a_validation_that_is_no_number_stops_the_run() -> None:
         ("lstm", 1e38, r"the loss is not finite, and \S+ has weights of up to \S+e\+3\d"),
     ],
 )
-def test_a_network_with_far_too_high_a_rate_diverges(tmp_path: Path, family: str, rate: float, words: str) -> None:
+def test_network_with_a_huge_learning_rate_diverges(tmp_path: Path, family: str, rate: float, words: str) -> None:
     huge: dict[str, Any] = {"optimizer": "sgd", "learning_rate": rate, "clip": 0.0, "warmup": 0}
     with pytest.raises(Diverged, match=rf"diverged at step \d+: {words}; the last good checkpoint"):
-        learn(family, run_dir=tmp_path, checkpoint_seconds=0.0, **huge)
+        train_briefly(family, run_dir=tmp_path, checkpoint_seconds=0.0, **huge)
     found = checkpoint.load(tmp_path)
     assert found is not None
     assert all(tensor.isfinite().all() for tensor in found.weights.values() if tensor.is_floating_point())
 
 
-def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
+def test_checkpoints_follow_the_clock(tmp_path: Path) -> None:
     trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), out=tmp_path).fit()
     assert checkpoint.load(tmp_path) is None
     trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), out=tmp_path).fit()
@@ -118,7 +124,7 @@ def test_checkpoints_come_by_the_clock(tmp_path: Path) -> None:
     assert found.position["step"] == 8
 
 
-def test_the_log_is_on_the_disk_while_it_learns(tmp_path: Path) -> None:
+def test_log_is_written_during_training(tmp_path: Path) -> None:
     path = tmp_path / "train_log.part.jsonl"
     path.write_text('{"of": "a run before"}\n')
     sizes: list[int] = []
@@ -129,21 +135,21 @@ def test_the_log_is_on_the_disk_while_it_learns(tmp_path: Path) -> None:
     assert json.loads(log.splitlines()[0])["step"] == 1
 
 
-def test_advice_is_given_once() -> None:
-    """Above what word frequencies give and clipped on every step, in both epochs; each is said once."""
+def test_each_diagnostic_is_reported_once() -> None:
+    """Loss above the unigram entropy and clipping at every step, in both epochs; each is reported once."""
     run = trainer(Weights(9.0), Slopes((1.0,), (1.0,)), sgd(clip=1e-3), unigram_nats=2.0)
     with pytest.warns(ChainruleWarning) as warned:
         log = run.fit()
-    found = events(log, "advice")
-    assert [entry["words"] for entry in found] == [str(w.message) for w in warned]
-    # w falls by a thousandth a step; a high loss is nothing to speak of before the run is over
-    assert [entry["step"] for entry in found] == [2, 4]
-    assert "clipped on 100% of the steps" in found[0]["words"]
-    assert found[1]["words"].startswith("the loss, 9.00 nats, is above that of word frequencies alone, 2.00")
+    advice = events(log, "advice")
+    assert [entry["words"] for entry in advice] == [str(w.message) for w in warned]
+    # w falls by a thousandth per step; a high loss is reported only at the end of a short run
+    assert [entry["step"] for entry in advice] == [2, 4]
+    assert "clipped on 100% of the steps" in advice[0]["words"]
+    assert advice[1]["words"].startswith("the loss, 9.00 nats, is above that of word frequencies alone, 2.00")
 
 
-def test_a_long_run_hears_early_of_a_high_loss() -> None:
-    run = trainer(Weights(9.0), Slopes(*[(0.0,)] * 201), sgd(epochs=3), objective=always_three, unigram_nats=2.0)
+def test_long_run_reports_a_high_loss_early() -> None:
+    run = trainer(Weights(9.0), Slopes(*[(0.0,)] * 201), sgd(epochs=3), objective=constant_nats, unigram_nats=2.0)
     with pytest.warns(ChainruleWarning):
         log = run.fit()
     high, vanished, still = events(log, "advice")
@@ -153,31 +159,31 @@ def test_a_long_run_hears_early_of_a_high_loss() -> None:
     assert "gradient has all but vanished" in vanished["words"]
 
 
-def always_three(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
-    loss, _, state = slope(network, window, state)
+def constant_nats(network: Weights, window: Window, state: Any) -> tuple[Tensor, Tensor, Any]:
+    loss, _, state = linear_objective(network, window, state)
     return loss, torch.tensor(3.0), state
 
 
-def test_nothing_is_advised_where_all_is_well() -> None:
-    log = learn("lstm", clip=100.0, epochs=6, train=lines(40), valid=lines(40)).log
+def test_healthy_training_reports_no_diagnostics() -> None:
+    log = train_briefly("lstm", clip=100.0, epochs=6, train=lines(40), valid=lines(40)).log
     assert events(log, "advice") == []
     first, *_, last = [entry["loss"] for entry in entries(log) if "loss" in entry]
     assert last < first
 
 
-def test_a_plateau_needs_something_to_watch() -> None:
+def test_plateau_schedule_requires_a_validation_text() -> None:
     with pytest.raises(ConfigError, match="'plateau', which follows a validation text: give --valid"):
-        learn("lstm", schedule="plateau", valid=None)
+        train_briefly("lstm", schedule="plateau", valid=None)
 
 
-def test_time_enough_is_no_time_limit() -> None:
-    """What fits into the time that is given is learnt as though there were no limit, bit for bit."""
-    free, limited = (learn("lstm", max_seconds=seconds) for seconds in (None, 600.0))
+def test_sufficient_time_limit_does_not_affect_training() -> None:
+    """A run that fits into the time limit equals one without a limit, bit for bit."""
+    free, limited = (train_briefly("lstm", max_seconds=seconds) for seconds in (None, 600.0))
     for one, other in zip(free.network.parameters(), limited.network.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-def test_a_run_that_runs_out_of_time_is_read_to_its_end(tmp_path: Path) -> None:
-    model = learn("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, run_dir=tmp_path)
-    found = [json.loads(line) for line in model.log.splitlines()]
-    assert any("loss" in line for line in found)
+def test_run_out_of_time_has_a_complete_log(tmp_path: Path) -> None:
+    model = train_briefly("lstm", epochs=10_000, max_seconds=0.3, log_every=10_000, run_dir=tmp_path)
+    log_lines = [json.loads(line) for line in model.log.splitlines()]
+    assert any("loss" in line for line in log_lines)
