@@ -24,8 +24,8 @@ def bytes_of(tokenizer: Tokenizer, ids: list[int], previous: int | None = None) 
     return b"".join(tokenizer.token_bytes(b, i) for b, i in zip([previous, *ids], ids, strict=False))
 
 
-def settled(content: bytes, stops: list[str]) -> str:
-    """What no further id can change of a text, by definition."""
+def final_text(content: bytes, stops: list[str]) -> str:
+    """The part of a text that no further id can change, by definition."""
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(content)
     position = min((text.index(stop) for stop in stops if stop in text), default=None)
     if position is not None:
@@ -36,7 +36,7 @@ def settled(content: bytes, stops: list[str]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_the_bytes_of_a_line_are_what_it_decodes_to(
+def test_token_bytes_concatenate_to_the_decoded_line(
     tokenizers: dict[str, Tokenizer], kind: str, data: st.DataObject
 ) -> None:
     tokenizer = tokenizers[kind]
@@ -45,7 +45,7 @@ def test_the_bytes_of_a_line_are_what_it_decodes_to(
     assert bytes_of(tokenizer, ids).decode("utf-8", "replace") == tokenizer.decode(ids)
 
 
-def test_token_texts_show_what_is_no_character(tokenizers: dict[str, Tokenizer]) -> None:
+def test_token_text_escapes_incomplete_characters(tokenizers: dict[str, Tokenizer]) -> None:
     assert [tokenizers["byte"].token_text(None, i) for i in "ö".encode()] == ["\\xc3", "\\xb6"]
     words = tokenizers["word"]
     (cat,) = words.encode("cat").tolist()
@@ -57,7 +57,7 @@ def test_token_texts_show_what_is_no_character(tokenizers: dict[str, Tokenizer])
 @pytest.mark.parametrize("is_likely", [True, False], ids=["likely ids", "any ids"])
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_a_growing_text_is_the_decoding_of_all_ids(
+def test_incremental_decoding_equals_decoding_all_ids(
     tokenizers: dict[str, Tokenizer], kind: str, is_likely: bool, data: st.DataObject
 ) -> None:
     tokenizer = tokenizers[kind]
@@ -77,7 +77,7 @@ def test_a_growing_text_is_the_decoding_of_all_ids(
         text = tokenizer.decode([*line, *words])[len(before) :]
         growing.add(id_)
         released += growing.release()
-        assert released == settled(bytes_of(tokenizer, words, line[-1] if line else None), stops)
+        assert released == final_text(bytes_of(tokenizer, words, line[-1] if line else None), stops)
         stopped = growing.stop_start is not None
         assert stopped == any(stop in text for stop in stops)
         assert is_stopped(id_) == continuation.is_stopped(ids[:count]) == stopped

@@ -32,13 +32,13 @@ IDEMPOTENT = [
     "min_p",
     "no_repeat_ngram",
     "temperature 0",
-]  # not top_p: its mass is that of what is left
+]  # not top_p: its mass is relative to the remaining tokens
 KEEP_THE_BEST = [name for name in FILTERS if name not in ("repetition_penalty", "no_repeat_ngram")]
 
 
 @st.composite
 def distributions(draw: st.DrawFn) -> Floats:
-    """(K, V) normalised rows of small whole weights, so that ties and zeros are common."""
+    """(K, V) normalised rows of small integer weights, so that ties and zeros are common."""
     V = draw(st.integers(2, 9))
     row = st.lists(st.integers(0, 4), min_size=V, max_size=V).filter(any)
     weights = draw(st.lists(row, min_size=1, max_size=3))
@@ -57,12 +57,12 @@ def test_result_is_a_distribution_within_the_support(name: str, log_p: Floats) -
     out = FILTERS[name](log_p)
     assert_allclose(np.exp(filters.normalize(out)).sum(axis=-1), 1, rtol=1e-12)
     assert not np.any((out > -np.inf) & (log_p == -np.inf))
-    assert np.array_equal(log_p, before)  # the input is left alone
+    assert np.array_equal(log_p, before)  # the input is unchanged
 
 
 @pytest.mark.parametrize("name", KEEP_THE_BEST)
 @given(log_p=distributions())
-def test_the_most_probable_token_stays_so(name: str, log_p: Floats) -> None:
+def test_filters_keep_the_most_probable_token_first(name: str, log_p: Floats) -> None:
     best = np.argmax(log_p, axis=-1)[:, None]
     out = FILTERS[name](log_p)
     assert np.array_equal(np.take_along_axis(out, best, axis=-1), out.max(axis=-1, keepdims=True))
@@ -70,13 +70,13 @@ def test_the_most_probable_token_stays_so(name: str, log_p: Floats) -> None:
 
 @pytest.mark.parametrize("name", IDEMPOTENT)
 @given(log_p=distributions())
-def test_truncating_twice_is_truncating_once(name: str, log_p: Floats) -> None:
+def test_truncation_is_idempotent(name: str, log_p: Floats) -> None:
     once = FILTERS[name](log_p)
     assert np.array_equal(FILTERS[name](once), once)
 
 
 @given(log_p=distributions(), k=st.integers(1, 9))
-def test_top_k_is_the_stable_sort(log_p: Floats, k: int) -> None:
+def test_top_k_equals_a_stable_sort(log_p: Floats, k: int) -> None:
     order = np.argsort(-log_p, axis=-1, kind="stable")[:, :k]
     expected = [sorted(i for i in row if p[i] > -np.inf) for row, p in zip(order.tolist(), log_p, strict=True)]
     assert possible_ids(filters.top_k(log_p, k)) == expected
@@ -97,12 +97,12 @@ def test_temperature_two_takes_square_roots() -> None:
     assert_allclose(out, [[0.41545, 0.32180, 0.26275]], atol=1e-5)
 
 
-def test_temperature_a_half_squares() -> None:
+def test_temperature_one_half_squares() -> None:
     # (.25, .09, .04) / .38
     assert_allclose(np.exp(filters.temperature(log(P), 0.5)), [[25 / 38, 9 / 38, 4 / 38]])
 
 
-def test_temperature_zero_takes_the_lowest_id_among_equals() -> None:
+def test_temperature_zero_breaks_ties_by_lowest_id() -> None:
     assert np.exp(filters.temperature(log((0.2, 0.4, 0.4)), 0)).tolist() == [[0, 1, 0]]
 
 
@@ -126,8 +126,8 @@ def test_top_p_just_beyond_a_boundary_takes_one_more() -> None:
     assert possible_ids(filters.top_p(log((1e-12, 1 - 1e-12)), 1.0)) == [[0, 1]]  # p = 1 keeps everything
 
 
-def test_top_p_counts_the_share_of_what_is_left() -> None:
-    # after top-k 2 the shares are .625 and .375, so that .6 is reached by the first alone
+def test_top_p_is_relative_to_the_remaining_mass() -> None:
+    # after top-k 2 the shares are .625 and .375, so .6 is reached by the first alone
     assert possible_ids(filters.top_p(filters.top_k(log(P), 2), 0.6)) == [[0]]
 
 
@@ -154,19 +154,19 @@ def test_repetition_penalty_normalises_first() -> None:
     assert_allclose(out, [(0.25 / 0.75, 0.3 / 0.75, 0.2 / 0.75)])
 
 
-def test_penalties_beyond_all_measure() -> None:
-    # log .5 · 1e308 is a number and the greatest; log(1/8) · 1e308 is none, a row of those stays as it was
+def test_repetition_penalty_with_overflowing_powers() -> None:
+    # log .5 · 1e308 is finite and the greatest; log(1/8) · 1e308 overflows, and such a row is left unchanged
     assert np.exp(filters.repetition_penalty(log(P), [[0, 1, 2]], 1e308)).tolist() == [[1, 0, 0]]
     assert_allclose(np.exp(filters.repetition_penalty(log([1 / 8] * 8), [range(8)], 1e308)), [[1 / 8] * 8])
 
 
-def test_no_repeat_bigram() -> None:
-    # after 0 1 0 2 0: 0 was followed by 1 and by 2, so only 0 remains; after 2 0 1: nothing repeats
+def test_no_repeat_bigrams() -> None:
+    # after 0 1 0 2 0: 0 was followed by 1 and 2, so only 0 remains; after 2 0 1: nothing repeats
     out = filters.no_repeat_ngram(log([P, P]), [[0, 1, 0, 2, 0], [2, 0, 1]], 2)
     assert possible_ids(out) == [[0], [0, 1, 2]]
 
 
-def test_no_repeat_of_other_orders() -> None:
+def test_no_repeat_ngrams_of_other_orders() -> None:
     assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 2]], 1)) == [[1]]
     assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1, 2, 0, 1]], 3)) == [[0, 1]]  # 0 1 -> 2 is known
     assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1]], 3)) == [[0, 1, 2]]  # too short to repeat
@@ -175,20 +175,20 @@ def test_no_repeat_of_other_orders() -> None:
     ]  # waived: nothing would be left
 
 
-def test_impossible_and_undefined_rows_are_refused() -> None:
+def test_impossible_and_nan_rows_are_rejected() -> None:
     for row in ([0.0, 0.0], [math.nan, 1.0]):
         with pytest.raises(ConfigError, match="no token possible"):
             filters.normalize(log(row))
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, -1e-300])
-def test_bad_temperatures(bad: float) -> None:
+def test_invalid_temperatures_are_rejected(bad: float) -> None:
     with pytest.raises(ConfigError, match=r"temperature is .*at least 0"):
         filters.temperature(log(P), bad)
 
 
 @pytest.mark.parametrize("bad", [0, 2, -0.1, math.nan])
-def test_bad_masses(bad: float) -> None:
+def test_invalid_top_p_is_rejected(bad: float) -> None:
     with pytest.raises(ConfigError, match=r"top_p is .*in \(0, 1\]"):
         filters.top_p(log(P), bad)
 
@@ -199,7 +199,7 @@ def test_bad_masses(bad: float) -> None:
     n=st.integers(1, 5),
     data=st.data(),
 )
-def test_an_indexed_text_is_filtered_as_its_ids_are(
+def test_token_history_filters_like_plain_ids(
     texts: list[list[int]], first: int, n: int, data: st.DataObject
 ) -> None:
     weights = st.lists(st.floats(0.01, 1), min_size=5, max_size=5)
@@ -215,7 +215,7 @@ def test_an_indexed_text_is_filtered_as_its_ids_are(
     assert (filters.no_repeat_ngram(log_p, histories, n) == by_ids).all()
 
 
-def test_an_indexed_text_knows_one_order() -> None:
+def test_token_history_indexes_a_single_order() -> None:
     with pytest.raises(ValueError, match="order 2 are indexed, not those of order 3"):
         filters.TokenHistory([1, 2], 2).completions(3)
     long = filters.TokenHistory(range(100), 10**12)

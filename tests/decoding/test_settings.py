@@ -25,13 +25,13 @@ BAD: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
-def test_bad_values_are_refused_by_name(name: str, value: object) -> None:
+def test_invalid_settings_are_rejected_by_name(name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         Decoding(**{name: value})  # type: ignore[arg-type]
     assert str(caught.value).startswith(f"{name} is {value!r}; choose ")
 
 
-def test_the_message_gives_the_range() -> None:
+def test_error_message_gives_the_valid_range() -> None:
     with pytest.raises(ConfigError, match=r"^top_p is 2; choose a number in \(0, 1\]$"):
         Decoding(top_p=2)
     with pytest.raises(ConfigError, match=r"^top_k is 0; choose a whole number of at least 1$"):
@@ -54,12 +54,12 @@ GOOD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("good", GOOD)
-def test_the_ends_of_the_ranges_are_allowed(good: dict[str, Any]) -> None:
+def test_boundary_values_are_allowed(good: dict[str, Any]) -> None:
     settings = Decoding(**good)
     assert all(getattr(settings, name) == value for name, value in good.items())
 
 
-def test_nothing_is_truncated_by_default() -> None:
+def test_defaults_do_not_truncate() -> None:
     settings = Decoding()
     assert settings.strategy == "sample"
     assert settings.temperature == settings.repetition_penalty == 1

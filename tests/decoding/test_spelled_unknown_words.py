@@ -16,7 +16,7 @@ WORDS = Words("a", "b")  # <s> 0, </s> 1, <unk> 2, a 3, b 4
 
 
 def model(*rows: Sequence[float]) -> Markov:
-    """p(next | last) with `<unk>` among the words."""
+    """p(next | last) with `<unk>` in the vocabulary."""
     markov = Markov(log([list(row) for row in rows]))
     markov.vocabulary = Vocabulary(5, 0, 1, 2)
     return markov
@@ -31,22 +31,22 @@ def spelled(*words: str) -> Iterator[str]:
     yield from words
 
 
-def test_greedy_takes_the_best_that_is_no_unk() -> None:
+def test_greedy_skips_unk() -> None:
     (generation,) = generate(MODEL, WORDS, "", Decoding(strategy="greedy"))
     assert generation.text == "a b"
-    # the log-probabilities stay those of the model: .4, .3 and 1
+    # the log-probabilities are the model's: .4, .3 and 1
     np.testing.assert_allclose(np.exp(generation.log_probs), [0.4, 0.3, 1], atol=1e-12)
 
 
 def test_beam_search_excludes_unk() -> None:
-    found = generate(MODEL, WORDS, "", Decoding(strategy="beam", beam_size=4), num=4)
-    # of a: </s> .2 and b .3, of .5 in all: .4 and .6
-    assert [generation.text for generation in found] == ["a b", "a"]
-    kept = generate(MODEL, WORDS, "", Decoding(strategy="beam", beam_size=4, unk="keep"), num=4)
-    assert [generation.text for generation in kept] == ["<unk>", "a <unk>", "a b", "a"]
+    generations = generate(MODEL, WORDS, "", Decoding(strategy="beam", beam_size=4), num=4)
+    # after a: </s> .2 and b .3, of .5 in all: .4 and .6
+    assert [generation.text for generation in generations] == ["a b", "a"]
+    with_unk = generate(MODEL, WORDS, "", Decoding(strategy="beam", beam_size=4, unk="keep"), num=4)
+    assert [generation.text for generation in with_unk] == ["<unk>", "a <unk>", "a b", "a"]
 
 
-def test_no_sample_contains_unk_unless_it_is_kept() -> None:
+def test_samples_contain_unk_only_if_kept() -> None:
     texts = [g.text for g in generate(MODEL, WORDS, "", Decoding(seed=1), num=200)]
     assert set(texts) == {"a", "a b"}
     assert 0.5 < texts.count("a b") / 200 < 0.7  # .3 of .5
@@ -55,19 +55,19 @@ def test_no_sample_contains_unk_unless_it_is_kept() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "beam"])
-def test_where_unk_is_the_only_continuation_the_text_ends(strategy: str) -> None:
+def test_generation_ends_where_unk_is_the_only_continuation(strategy: str) -> None:
     (generation,) = generate(ONLY_UNK, WORDS, "a", Decoding(strategy=strategy))  # type: ignore[arg-type]
     assert (generation.text, generation.tokens, generation.finish_reason) == ("", ["</s>"], "stop")
-    assert generation.log_prob == -np.inf  # the model gives `</s>` no probability there
+    assert generation.log_prob == -np.inf  # the model gives `</s>` probability 0 there
     assert "".join(stream(ONLY_UNK, WORDS, "a", Decoding(strategy=strategy))) == ""  # type: ignore[arg-type]
 
 
-def test_next_tells_the_probability_of_unk() -> None:
+def test_next_tokens_include_unk() -> None:
     expected = {"<unk>": 0.5, "b": 0.3, "</s>": 0.2}
     assert dict(next_tokens(MODEL, WORDS, "a", 3)) == pytest.approx(expected)
 
 
-def test_the_speller_writes_unknown_words() -> None:
+def test_speller_writes_unknown_words() -> None:
     settings = Decoding(unk="spell", max_tokens=3)
     spellings = spelled("zebra", "yak", "gnu")
     (generation,) = generate(ONLY_UNK, WORDS, "a", settings, spell=lambda rng: next(spellings))
@@ -83,7 +83,7 @@ def test_the_speller_writes_unknown_words() -> None:
     ]
 
 
-def test_a_spelling_may_complete_a_stop_string() -> None:
+def test_spelling_can_complete_a_stop_string() -> None:
     spellings = spelled("zebra", "yak", "gnu")
     settings = Decoding(unk="spell", max_tokens=3, stop=("ak",))
     (generation,) = generate(ONLY_UNK, WORDS, "", settings, spell=lambda rng: next(spellings))
@@ -91,7 +91,7 @@ def test_a_spelling_may_complete_a_stop_string() -> None:
 
 
 @pytest.mark.parametrize("stop", ["<", "unk", "k> "])
-def test_the_name_of_unk_completes_no_stop_string_where_words_are_spelled(stop: str) -> None:
+def test_name_of_unk_never_matches_a_stop_string_when_spelled(stop: str) -> None:
     settings = Decoding(unk="spell", max_tokens=3, stop=(stop,))
     spellings = spelled("zebra", "yak", "gnu")
     (generation,) = generate(ONLY_UNK, WORDS, "x a", settings, spell=lambda rng: next(spellings))
@@ -100,24 +100,24 @@ def test_the_name_of_unk_completes_no_stop_string_where_words_are_spelled(stop: 
     assert "".join(stream(ONLY_UNK, WORDS, "x a", settings, spell=lambda rng: next(spellings))) == " zebra yak gnu"
 
 
-def test_spelling_draws_the_same_tokens_and_depends_on_the_seed() -> None:
+def test_spelling_keeps_the_tokens_and_depends_on_the_seed() -> None:
     def text(unk: str, num: int = 20) -> list[str]:
         settings = Decoding(unk=unk, seed=3)  # type: ignore[arg-type]
-        found = generate(MODEL, WORDS, "", settings, num=num, spell=lambda rng: f"w{rng.integers(1000)}")
-        return [generation.text for generation in found]
+        generations = generate(MODEL, WORDS, "", settings, num=num, spell=lambda rng: f"w{rng.integers(1000)}")
+        return [generation.text for generation in generations]
 
     assert text("spell") == text("spell")
     assert text("spell", 5) == text("spell")[:5]
-    assert ["<unk>" in kept for kept in text("keep")] == ["w" in written for written in text("spell")]
+    assert ["<unk>" in with_unk for with_unk in text("keep")] == ["w" in written for written in text("spell")]
     assert len({written for written in text("spell") if "w" in written}) > 1
 
 
-def test_a_word_that_contains_the_name_of_unk_stays() -> None:
+def test_word_containing_the_name_of_unk_is_kept() -> None:
     words = Words("a", "<unk>s")
     assert Continuation(words, "").decode([4, 2, 4], lambda: "zebra") == ("<unk>s zebra <unk>s", False)
 
 
-def test_without_a_speller_it_is_refused() -> None:
+def test_spelling_without_a_speller_is_rejected() -> None:
     with pytest.raises(ConfigError, match="no speller; choose exclude or keep"):
         generate(MODEL, WORDS, "", Decoding(unk="spell"))
     with pytest.raises(ConfigError, match="unk is 'drop'; choose one of exclude, spell, keep"):

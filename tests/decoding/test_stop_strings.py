@@ -8,7 +8,7 @@ from chainrule.decoding.detokenizer import StopSearch, StopStrings
 
 
 def held_back(text: str, stops: list[str]) -> int:
-    """The longest end of the text that is a proper beginning of a stop string, by trying every one."""
+    """Length of the longest suffix that is a proper prefix of a stop string, by trying all."""
     return max((n for stop in stops for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)
 
 
@@ -26,7 +26,7 @@ def start_of(parts: list[str], stops: list[str]) -> int | None:
     stops=st.lists(st.text("ab🐭", min_size=1, max_size=5), max_size=5),
     parts=st.lists(st.text("ab🐭", max_size=4), max_size=8),
 )
-def test_search_agrees_with_the_definition(stops: list[str], parts: list[str]) -> None:
+def test_stop_search_equals_its_definition(stops: list[str], parts: list[str]) -> None:
     search = StopSearch(StopStrings(stops))
     for count, part in enumerate(parts, start=1):
         search.feed(part)
@@ -38,7 +38,7 @@ def test_search_agrees_with_the_definition(stops: list[str], parts: list[str]) -
         assert search.held_back == held_back(text, stops)
 
 
-def test_by_hand() -> None:
+def test_stop_search_worked_by_hand() -> None:
     search = StopSearch(StopStrings(["she", "hers", "he"]))
     search.feed("us")
     assert (search.start, search.held_back) == (None, 1)  # "s" may begin "she"
@@ -52,8 +52,8 @@ def test_by_hand() -> None:
 
 
 @pytest.mark.parametrize("text", ["a" * 20_000, "ab" * 10_000, ("a" * 1022 + "b") * 20], ids=["a", "ab", "nearly"])
-def test_work_is_proportional_to_the_text(text: str) -> None:
-    """64 stop strings of 1,024 characters, of which the text is nearly always a beginning."""
+def test_stop_search_work_is_linear_in_the_text(text: str) -> None:
+    """64 stop strings of 1,024 characters, of which the text is nearly always a prefix."""
     lookups = 0
 
     class Counted(StopStrings):
@@ -63,7 +63,7 @@ def test_work_is_proportional_to_the_text(text: str) -> None:
             return super()._child(state, code)
 
     stops = Counted("a" * 1023 + chr(ord("c") + number) for number in range(64))
-    assert lookups < 4 * 64 * 1024  # building it
+    assert lookups < 4 * 64 * 1024  # construction
     lookups = 0
     search = StopSearch(stops)
     for first in range(0, len(text), 5):

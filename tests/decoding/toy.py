@@ -11,7 +11,7 @@ from sequential_model import SequentialModel
 
 
 def log(p: Sequence[float] | Sequence[Sequence[float]]) -> Floats:
-    """(K, V) log p, impossible where p is 0; one row may be given bare."""
+    """(K, V) log p, -inf where p is 0; accepts a single row."""
     with np.errstate(divide="ignore"):
         return np.log(np.atleast_2d(np.array(p, dtype=np.float64)))
 
@@ -60,12 +60,12 @@ class Markov(SequentialModel):
         return np.concatenate(columns, axis=1), state
 
     def next(self, state: Read) -> Floats:
-        """(K, V) log p after what was read."""
+        """(K, V) log p after the ids read so far."""
         return self.table[state.ids[:, -1]]
 
 
 class Script(Markov):
-    """Says these ids one after another, whatever it reads, with certainty."""
+    """Generates these ids in order with certainty, whatever it reads."""
 
     def __init__(self, ids: Sequence[int], vocab_size: int, prompt_length: int = 0) -> None:
         super().__init__(np.zeros((vocab_size, vocab_size)))
@@ -80,16 +80,16 @@ class Script(Markov):
 
 
 def random_markov(seed: int, V: int = 5) -> Markov:
-    """A dense random table in which `<s>` (0) is never predicted."""
+    """A dense random transition table; `<s>` (0) is never predicted."""
     p = np.random.default_rng(seed).dirichlet(np.ones(V - 1), size=V)
     return Markov(log(np.concatenate([np.zeros((V, 1)), p], axis=1).tolist()))
 
 
 class Trigram(Markov):
-    """p(next | last two), so that a state of the wrong row shows."""
+    """p(next | last two), so that a state of the wrong row is detected."""
 
     def __init__(self, seed: int, eos: float) -> None:
-        """Five ids, `<s>` never predicted, `</s>` always with this probability."""
+        """Five ids; `<s>` is never predicted, `</s>` always has this probability."""
         super().__init__(np.zeros((5, 5)))
         words = np.random.default_rng(seed).dirichlet(np.ones(3), size=(5, 5)) * (1 - eos)
         with np.errstate(divide="ignore"):
@@ -103,7 +103,7 @@ class Trigram(Markov):
 
 
 class _Words:
-    """A vocabulary of words parted by single blanks; ids 0 and 1 are `<s>` and `</s>`, 2 is `<unk>`."""
+    """A vocabulary of words separated by single spaces; ids 0 and 1 are `<s>` and `</s>`, 2 is `<unk>`."""
 
     bos, eos, unk = 0, 1, 2
 
@@ -146,6 +146,6 @@ class _Bytes:
         return [("<s>", "</s>")[i] if i < 2 else f"\\x{i - 2:02x}" for i in ids]
 
 
-# What generation needs of a Tokenizer, and no more.
+# The part of the Tokenizer interface that generation needs.
 Words: Any = _Words
 Bytes: Any = _Bytes
