@@ -51,11 +51,11 @@ class Random:
 
 
 class Noise:
-    """Walker's alias table: cell i keeps `keep[i]` of 2^32 for itself, the rest is `other[i]`'s."""
+    """Walker's alias table: cell i keeps `keep[i]` of 2^32 for itself, the rest belongs to `other[i]`."""
 
     def __init__(self, weights: Sequence[float]) -> None:
         total = 0.0
-        for weight in weights:  # one after the other: the rounding of the C++ loop
+        for weight in weights:  # sequential sum, with the rounding of the C++ loop
             total += weight
         if not total > 0 or not math.isfinite(total):
             raise ChainruleError("noise needs words, with weights above 0 whose sum is finite")
@@ -71,18 +71,18 @@ class Noise:
                 small.append(large.pop())
 
     def draw(self, random: Random) -> int:
-        """One number, in proportion to the weights."""
+        """Draw one index in proportion to the weights."""
         i = random.below(len(self.keep))
         return i if random.next() < self.keep[i] else self.other[i]
 
 
-END: Final = 8.0  # the tables go from −8 to 8
+END: Final = 8.0  # the tables cover −8 to 8
 CELLS: Final = 1024
 
 
 @cache
 def _tables() -> tuple[Floats, Floats]:
-    """σ and −log σ in the middle of each cell."""
+    """σ and −log σ at the centre of each cell."""
     x = ((np.arange(CELLS) + 0.5) * 2 / CELLS - 1) * END
     return (1 / (1 + np.exp(-x))).astype(np.float32), np.log1p(np.exp(-x)).astype(np.float32)
 
@@ -124,7 +124,7 @@ def window(inputs: Floats, outputs: Floats, x: Sequence[int], y: Sequence[int], 
         after = before.copy()
         e, part = _errors(inputs[list(x)], before, first == 0, rate)
         loss += part
-        for a, row in enumerate(x):  # one after the other: the same row may come again
+        for a, row in enumerate(x):  # sequentially: a row may occur twice
             now = inputs[row].copy()
             inputs[row] = now + e[a] @ before
             after += e[a][:, None] * now
@@ -133,7 +133,7 @@ def window(inputs: Floats, outputs: Floats, x: Sequence[int], y: Sequence[int], 
 
 
 def bag(inputs: Floats, outputs: Floats, x: Sequence[int], y: Sequence[int], rate: float) -> float:
-    """One step of CBOW in place: the mean of the rows x is the input, and each gets its whole gradient."""
+    """One step of CBOW in place: the mean of the rows x is the input, and each row gets the full gradient."""
     rows = list(x)
     h = inputs[rows].sum(axis=0) * np.float32(1 / np.float32(len(rows)))
     gradient = np.zeros_like(h)
@@ -158,7 +158,7 @@ def fit(
     """
     difference = w[:-1] @ v[:-1] + w[-1] + v[-1] - np.float32(log_x)
     g = np.float32(rate) * np.float32(weight) * difference
-    one = np.ones(1, np.float32)  # a bias is the weight of a 1
+    one = np.ones(1, np.float32)  # a bias is the weight of a constant 1
     g_w, g_v = g * np.append(v[:-1], one), g * np.append(w[:-1], one)
     w -= g_w / np.sqrt(w_squares)
     v -= g_v / np.sqrt(v_squares)
@@ -185,8 +185,8 @@ class WordCounter:
         if not end:
             self._rest += text
             return
-        whole, self._rest = self._rest + text[:end], text[end:]
-        *lines, last = whole.decode("utf-8").split("\n")
+        complete, self._rest = self._rest + text[:end], text[end:]
+        *lines, last = complete.decode("utf-8").split("\n")
         numbers = array("i")
         for line in lines:
             self._count(line, numbers)
@@ -328,16 +328,16 @@ class Word2vec:
         for _ in range(self._settings["epochs"]):
             self._windows = 0
             sentence: list[int] = []
-            for there in self._read_numbers():
-                if there >= len(self._number_of) or there < SENTENCE_BREAK:
+            for number in self._read_numbers():
+                if number >= len(self._number_of) or number < SENTENCE_BREAK:
                     raise ChainruleError(f"{self._file} holds a number of no word")
-                word = -1 if there == SENTENCE_BREAK else self._number_of[there]
+                word = -1 if number == SENTENCE_BREAK else self._number_of[number]
                 if word >= 0:
                     self._seen += 1
                     keep = self._keep[word]
                     if keep == ALL or self._random.next() <= keep:
                         sentence.append(word)
-                if sentence and (there == SENTENCE_BREAK or len(sentence) == LONGEST):
+                if sentence and (number == SENTENCE_BREAK or len(sentence) == LONGEST):
                     yield sentence
                     sentence = []
             if sentence:
@@ -354,9 +354,9 @@ class Word2vec:
     def _learn(self, sentence: list[int]) -> None:
         if self._seen - self._told >= RATE_EVERY:
             self._told = self._seen
-            left = np.float32(1) - np.float32(self._seen / (self._total + 1))
+            remaining = np.float32(1) - np.float32(self._seen / (self._total + 1))
             first, last = np.float32(self._settings["rate"]), np.float32(self._settings["last_rate"])
-            self._rate = max(last, first * left)
+            self._rate = max(last, first * remaining)
         for i, word in enumerate(sentence):
             reach = self._settings["window"] - self._random.below(self._settings["window"])
             targets = [word]
@@ -416,7 +416,7 @@ Whole = NDArray[np.uint64]
 
 
 def unit_of(window: int) -> int:
-    """Parts that a count is made of: all distances divide it, so that sums are exact, up to a window of 22 words.
+    """Denominator of the counts: a multiple of all distances, so that sums are exact up to a window of 22 words.
 
     >>> unit_of(5), unit_of(23) == 2**32
     (60, True)
@@ -425,7 +425,7 @@ def unit_of(window: int) -> int:
 
 
 def mixed(pairs: Whole, seed: int) -> Whole:
-    """splitmix64's finalizer (Steele et al. 2014), a bijection: in its order pairs are shuffled."""
+    """splitmix64's finalizer (Steele et al. 2014), a bijection that shuffles the pairs."""
     z = pairs + np.uint64((seed * 0x9E3779B97F4A7C15) & MASK)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -433,7 +433,7 @@ def mixed(pairs: Whole, seed: int) -> Whole:
 
 
 def count_pairs(numbers: NDArray[np.int32], number_of: NDArray[np.int32], window: int) -> tuple[Whole, Whole]:
-    """Each pair i ≤ j as i·2^32 + j, in order, and Σ 1/distance of it in parts of `unit_of(window)`."""
+    """Each pair i ≤ j as i·2^32 + j, in order, and its Σ 1/distance in units of `unit_of(window)`."""
     is_break = numbers == SENTENCE_BREAK
     words = np.where(is_break, -1, number_of[np.where(is_break, 0, numbers)]) if len(number_of) else numbers[:0]
     kept = words >= 0
@@ -453,7 +453,7 @@ def count_pairs(numbers: NDArray[np.int32], number_of: NDArray[np.int32], window
 
 
 def make_records(pairs: Whole, sums: Whole, unit: int, seed: int) -> NDArray[np.void]:
-    """Both directions of each pair, in shuffled order; a word next to itself has one, with twice the count."""
+    """Both directions of each pair, in shuffled order; a word next to itself has one with twice the count."""
     order = np.argsort(mixed(pairs, seed))
     i, j = (pairs >> np.uint64(32))[order].astype(np.int32), pairs[order].astype(np.uint32).astype(np.int32)
     is_same = i == j

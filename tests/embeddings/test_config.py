@@ -37,13 +37,13 @@ from chainrule.text.corpus import Corpus
         ({"method": "glove", "shortest": 3, "longest": 6}, "vectors.method"),
     ],
 )
-def test_a_wrong_setting_is_named(wrong: dict[str, Any], name: str) -> None:
+def test_invalid_vector_settings_are_named(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         VectorConfig(**wrong)
 
 
 @pytest.mark.parametrize(("method", "rate"), [("skipgram", 0.025), ("cbow", 0.05), ("glove", 0.05)])
-def test_each_method_has_its_rate(method: str, rate: float) -> None:
+def test_each_method_has_its_default_rate(method: str, rate: float) -> None:
     assert build_config(VectorConfig, {"method": method}, "vectors").rate == rate
     assert build_config(VectorConfig, {"method": method, "learning_rate": 0.1}, "vectors").rate == 0.1
 
@@ -51,16 +51,16 @@ def test_each_method_has_its_rate(method: str, rate: float) -> None:
 @pytest.mark.parametrize(
     ("text", "size"), [("1G", 2**30), ("1.5M", 3 * 2**19), ("2gb", 2**31), ("1048576", 2**20), ("4096 K", 2**22)]
 )
-def test_memory_in_bytes(text: str, size: int) -> None:
+def test_memory_setting_is_parsed_to_bytes(text: str, size: int) -> None:
     assert VectorConfig(memory=text).memory_bytes == size
 
 
-def test_words_have_character_n_grams_only_on_request() -> None:
+def test_subwords_are_off_by_default() -> None:
     assert not VectorConfig().has_subwords
     assert VectorConfig(shortest=3, longest=6).has_subwords
 
 
 @pytest.mark.parametrize("method", ["skipgram", "cbow"])
-def test_no_noise_words_is_refused(method: str) -> None:
+def test_zero_noise_words_are_rejected(method: str) -> None:
     with pytest.raises(ConfigError, match=r"vectors.negative is 0, .*choose 1 or more"):
         train(Corpus.from_lines(["a b c"] * 9), method=method, negative=0)

@@ -23,39 +23,39 @@ LINES = ["a b c a", "", "b a x", "c"]
 Table = dict[tuple[str, str], float]
 
 
-def table_of(found: glove.Cooccurrences, chosen: WordVocabulary) -> Table:
-    records = found.read()
-    assert len(records) == found.records
+def table_of(cooccurrences: glove.Cooccurrences, chosen: WordVocabulary) -> Table:
+    records = cooccurrences.read()
+    assert len(records) == cooccurrences.records
     table = {(chosen.words[i], chosen.words[j]): x for i, j, x in records.tolist()}
     assert len(table) == len(records)  # each pair once
     return table
 
 
-def brute_force(lines: list[str], kept: set[str], window: int) -> dict[tuple[str, str], Fraction]:
-    """The definition: every two places of a line, words without a vector taken out first."""
+def brute_force(lines: list[str], vocabulary: set[str], window: int) -> dict[tuple[str, str], Fraction]:
+    """By definition: every two positions of a line, after removing words without a vector."""
     table: dict[tuple[str, str], Fraction] = Counter()  # type: ignore[assignment]
     for line in lines:
-        words = [word for word in line.split() if word in kept]
+        words = [word for word in line.split() if word in vocabulary]
         for a, b in itertools.permutations(range(len(words)), 2):
             if abs(a - b) <= window:
                 table[words[a], words[b]] += Fraction(1, abs(a - b))
     return table
 
 
-def test_counting_by_hand(tmp_path: Path) -> None:
-    # "a b c a" within 2 words: ab 1, bc 1, ca 1 next to each other; ac 1/2, ba 1/2 further; the a's are 3 apart.
-    # "b a x": x comes once and is left out at min_count 2, so that ba 1 is all. "c" stands alone.
+def test_cooccurrences_worked_by_hand(tmp_path: Path) -> None:
+    # "a b c a" with window 2: ab 1, bc 1, ca 1 adjacent; ac 1/2, ba 1/2 further apart; the two a are 3 apart. "b a
+    # x": x occurs once and is dropped at min_count 2, so only ba 1. "c" is alone.
     counted, chosen = counted_of(LINES, tmp_path, 2)
-    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
+    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
     half = {("a", "b"): 1 + 0.5 + 1, ("b", "c"): 1.0, ("a", "c"): 1 + 0.5}
-    assert table_of(found, chosen) == half | {(b, a): x for (a, b), x in half.items()}
+    assert table_of(cooccurrences, chosen) == half | {(b, a): x for (a, b), x in half.items()}
 
 
-def test_a_word_beside_itself_counts_both_ways(tmp_path: Path) -> None:
-    # "a a": each a has the other at distance 1, so X_aa = 2. A word left out does not part its neighbours.
+def test_word_next_to_itself_counts_twice(tmp_path: Path) -> None:
+    # "a a": each a has the other at distance 1, so X_aa = 2. A dropped word does not separate its neighbours.
     counted, chosen = counted_of(["a x a"], tmp_path, 2)
-    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
-    assert table_of(found, chosen) == {("a", "a"): 2.0}
+    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
+    assert table_of(cooccurrences, chosen) == {("a", "a"): 2.0}
 
 
 @given(
@@ -64,7 +64,7 @@ def test_a_word_beside_itself_counts_both_ways(tmp_path: Path) -> None:
     st.integers(1, 4),
 )
 @settings(max_examples=40, deadline=None)
-def test_counting_is_the_definition(
+def test_cooccurrences_equal_their_definition(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], window: int, threads: int
 ) -> None:
     folder = tmp_path_factory.mktemp("text")
@@ -74,12 +74,12 @@ def test_counting_is_the_definition(
         with pytest.raises(InputError, match="no two words"):
             glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder)
         return
-    found = glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
-    assert table_of(found, chosen) == {pair: float(np.float32(float(x))) for pair, x in expected.items()}
+    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
+    assert table_of(cooccurrences, chosen) == {pair: float(np.float32(float(x))) for pair, x in expected.items()}
 
 
-@pytest.mark.parametrize("window", [22, 23, 40])  # 23: the first at which 1/3 is rounded
-def test_wide_windows(window: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("window", [22, 23, 40])  # 23: the first width at which 1/3 is rounded
+def test_cooccurrences_of_wide_windows(window: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(window)
     lines = [" ".join(rng.choice(list("abcde"), 60))]
     counted, chosen = counted_of(lines, tmp_path)
@@ -116,22 +116,22 @@ def counted_by(
 
 
 @pytest.mark.native
-def test_memory_and_threads_do_not_change_a_byte(tmp_path: Path) -> None:
+def test_memory_and_threads_do_not_change_cooccurrences(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(3000, 2000, 1), tmp_path)
-    whole = counted_by(counted, chosen, tmp_path / "whole")
+    in_memory = counted_by(counted, chosen, tmp_path / "whole")
     expected = (tmp_path / "whole").read_bytes()
-    assert whole.runs == 0
-    assert len(expected) == 12 * whole.records
+    assert in_memory.runs == 0
+    assert len(expected) == 12 * in_memory.records
     for bytes, threads in [(0, 1), (4096, 1), (100_000, 3), (1 << 20, 2), (1 << 30, 7)]:
         made = counted_by(counted, chosen, tmp_path / "other", bytes=bytes, threads=threads)
         assert (made.runs > 0) == (bytes < 1 << 30)
         assert (tmp_path / "other").read_bytes() == expected
         del made
-    assert sorted(os.listdir(tmp_path)) == ["numbers", "other", "whole"]  # no run is left
+    assert sorted(os.listdir(tmp_path)) == ["numbers", "other", "whole"]  # no temporary run is left
 
 
 @pytest.mark.native
-def test_counting_matches_the_reference_byte_for_byte(tmp_path: Path) -> None:
+def test_compiled_cooccurrences_equal_the_reference(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(400, 300, 2), tmp_path, 2)
     for seed in (0, 7):
         counted_by(counted, chosen, tmp_path / "native", seed=seed)
@@ -150,25 +150,25 @@ def test_counting_matches_the_reference_byte_for_byte(tmp_path: Path) -> None:
         assert (tmp_path / "native").read_bytes() == (tmp_path / "reference").read_bytes()
 
 
-def test_the_order_is_shuffled_and_the_seeds_own(tmp_path: Path) -> None:
+def test_cooccurrences_are_shuffled_by_seed(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(300, 300, 3), tmp_path)
     first = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
     again = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
-    other = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
+    other_seed = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
     assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    assert set(first.tolist()) == set(other.tolist())
-    # Among shuffled numbers each is below the one before it half the time, to 5 standard deviations of 1/√(12 n).
+    assert not np.array_equal(first, other_seed)
+    assert set(first.tolist()) == set(other_seed.tolist())
+    # In a random order each number is below its predecessor half the time, to 5 standard deviations of 1/√(12 n).
     upper = first["i"][first["i"] < first["j"]]
     falls, rises = (np.diff(upper) < 0).sum(), (np.diff(upper) > 0).sum()
     assert abs(falls / (falls + rises) - 0.5) < 5 / math.sqrt(12 * len(upper))
-    # A frequent word is met in the first half as often as in the second.
+    # A frequent word occurs as often in the first half as in the second.
     halves = np.array_split(first["i"] == 0, 2)
     assert abs(int(halves[0].sum()) - int(halves[1].sum())) < 5 * math.sqrt((first["i"] == 0).sum())
 
 
 @pytest.mark.native
-def test_files_are_removed_on_failure(tmp_path: Path) -> None:
+def test_cooccurrence_files_are_removed_on_failure(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(2000, 2000, 4), tmp_path)
     with pytest.raises(ChainruleError, match="is shorter than it was"):
         counted_by(counted, chosen, tmp_path / "out", bytes=0, numbers=counted.numbers + 1)

@@ -26,44 +26,46 @@ MATRIX = np.array(list(ROWS.values()), np.float32)
 
 
 def binary(rows: dict[str, tuple[float, ...]], end: bytes = b"") -> bytes:
-    """As gensim's save_word2vec_format(binary=True) writes it; word2vec's C program ends rows with a line break."""
+    """The format of gensim's save_word2vec_format(binary=True); the C program ends rows with a line break."""
     width = len(next(iter(rows.values())))
     head = f"{len(rows)} {width}\n".encode()
     return head + b"".join(w.encode() + b" " + struct.pack(f"<{width}f", *v) + end for w, v in rows.items())
 
 
 def gensim_text(rows: dict[str, tuple[float, ...]]) -> bytes:
-    """As save_word2vec_format(binary=False) writes it: shortest float32 digits."""
+    """The format of save_word2vec_format(binary=False): shortest float32 digits."""
     lines = [f"{word} {' '.join(str(np.float32(x)) for x in row)}\n" for word, row in rows.items()]
     return (f"{len(rows)} {len(next(iter(rows.values())))}\n" + "".join(lines)).encode()
 
 
 def check(path: Path) -> None:
-    found = storage.read(path)
-    assert found.words == tuple(ROWS)
-    assert_array_equal(found.matrix, MATRIX)
-    assert found.matrix.dtype == np.float32
-    assert (found.method, found.counts, found.lowercase) == ("imported", None, False)
+    vectors = storage.read(path)
+    assert vectors.words == tuple(ROWS)
+    assert_array_equal(vectors.matrix, MATRIX)
+    assert vectors.matrix.dtype == np.float32
+    assert (vectors.method, vectors.counts, vectors.lowercase) == ("imported", None, False)
 
 
 @pytest.mark.parametrize("name", ["v.bin", "v.vec", "v"])
 @pytest.mark.parametrize("end", [b"", b"\n"], ids=["gensim", "word2vec"])
-def test_binary(tmp_path: Path, name: str, end: bytes) -> None:
+def test_read_binary_formats(tmp_path: Path, name: str, end: bytes) -> None:
     (tmp_path / name).write_bytes(binary(ROWS, end))
     check(tmp_path / name)
 
 
-def test_text(tmp_path: Path) -> None:
+def test_read_text_formats(tmp_path: Path) -> None:
     text = gensim_text(ROWS)
     (tmp_path / "v.txt").write_bytes(text)
     check(tmp_path / "v.txt")
     (tmp_path / "glove.txt").write_bytes(text.partition(b"\n")[2])
     check(tmp_path / "glove.txt")
-    (tmp_path / "fast.vec").write_bytes(text.replace(b"\n", b" \n").replace(b"3 3 \n", b"3 3\n"))  # as fastText
+    (tmp_path / "fast.vec").write_bytes(
+        text.replace(b"\n", b" \n").replace(b"3 3 \n", b"3 3\n")
+    )  # as fastText writes it
     check(tmp_path / "fast.vec")
 
 
-def test_packed(tmp_path: Path) -> None:
+def test_read_compressed_files(tmp_path: Path) -> None:
     (tmp_path / "v.bin.gz").write_bytes(gzip.compress(binary(ROWS)))
     check(tmp_path / "v.bin.gz")
     (tmp_path / "v.txt.gz").write_bytes(gzip.compress(gensim_text(ROWS)))
@@ -71,24 +73,24 @@ def test_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["word2vec", "word2vec-binary", "glove"])
-def test_out_and_in(tmp_path: Path, format: Format) -> None:
+def test_exported_vectors_are_read_back(tmp_path: Path, format: Format) -> None:
     WordVectors(tuple(ROWS), MATRIX).export(tmp_path / "v", format)
     check(tmp_path / "v")
 
 
-def test_what_is_written_has_the_layout_of_the_c_program(tmp_path: Path) -> None:
-    """A line break after each row of the binary format; the text is the same as gensim's."""
-    made = WordVectors(tuple(ROWS), MATRIX)
-    made.export(tmp_path / "v.bin", "word2vec-binary")
+def test_export_matches_the_layout_of_the_c_program(tmp_path: Path) -> None:
+    """A line break after each row of the binary format; the text format equals gensim's."""
+    vectors = WordVectors(tuple(ROWS), MATRIX)
+    vectors.export(tmp_path / "v.bin", "word2vec-binary")
     assert (tmp_path / "v.bin").read_bytes() == binary(ROWS, b"\n")
-    made.export(tmp_path / "v.txt", "word2vec")
+    vectors.export(tmp_path / "v.txt", "word2vec")
     assert (tmp_path / "v.txt").read_bytes() == gensim_text(ROWS)
-    made.export(tmp_path / "v.glove", "glove")
+    vectors.export(tmp_path / "v.glove", "glove")
     assert b"3 3\n" + (tmp_path / "v.glove").read_bytes() == gensim_text(ROWS)
 
 
-def test_gensims_layout_has_no_line_breaks_and_is_read_too(tmp_path: Path) -> None:
-    """Also where a row ends, and the next word's numbers begin, with the byte of a line break: 0x0a0a0a0a."""
+def test_read_gensim_layout_without_line_breaks(tmp_path: Path) -> None:
+    """Also where a row ends, and the next row begins, with the byte of a line break: 0x0a0a0a0a."""
     awkward = float(np.frombuffer(b"\n\n\n\n", "<f4")[0])
     rows: dict[str, tuple[float, ...]] = {"a": (1.0, awkward), "b": (awkward, 2.0), "c": (awkward, awkward)}
     content = binary(rows)
@@ -96,24 +98,24 @@ def test_gensims_layout_has_no_line_breaks_and_is_read_too(tmp_path: Path) -> No
         [b"3 2\na \0\0\x80?", b"\n" * 4, b"b ", b"\n" * 4, b"\0\0\0@c ", b"\n" * 8]
     )  # 1 is 0x3f800000, 2 is 0x40000000
     (tmp_path / "v.bin").write_bytes(content)
-    found = storage.read(tmp_path / "v.bin")
-    assert found.words == ("a", "b", "c")
-    assert_array_equal(found.matrix, np.array(list(rows.values()), np.float32))
+    vectors = storage.read(tmp_path / "v.bin")
+    assert vectors.words == ("a", "b", "c")
+    assert_array_equal(vectors.matrix, np.array(list(rows.values()), np.float32))
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # gensim leaves a file without a header open
+@pytest.mark.filterwarnings("ignore")  # gensim leaves files without a header open
 @pytest.mark.parametrize("is_binary", [True, False])
-def test_gensim_itself(tmp_path: Path, is_binary: bool) -> None:
+def test_gensim_reads_exported_vectors(tmp_path: Path, is_binary: bool) -> None:
     keyed = import_module("gensim.models.keyedvectors").KeyedVectors
-    made = WordVectors(tuple(ROWS), MATRIX)
-    made.export(tmp_path / "ours", "word2vec-binary" if is_binary else "word2vec")
+    vectors = WordVectors(tuple(ROWS), MATRIX)
+    vectors.export(tmp_path / "ours", "word2vec-binary" if is_binary else "word2vec")
     opened = keyed.load_word2vec_format(str(tmp_path / "ours"), binary=is_binary)
     assert opened.index_to_key == list(ROWS)
     assert_array_equal(opened.vectors, MATRIX)
     opened.save_word2vec_format(str(tmp_path / "theirs"), binary=is_binary)
     check(tmp_path / "theirs")
-    made.export(tmp_path / "glove", "glove")
+    vectors.export(tmp_path / "glove", "glove")
     bare = keyed.load_word2vec_format(str(tmp_path / "glove"), binary=False, no_header=True)
     assert_array_equal(bare.vectors, MATRIX)
 
@@ -124,43 +126,43 @@ words = st.lists(
 
 
 @given(words=words, width=st.integers(2, 5), data=st.data())
-def test_any_numbers_come_back_bit_by_bit(words: list[str], width: int, data: st.DataObject) -> None:
-    """Among them bytes that look like blanks and line breaks inside the numbers."""
+def test_any_numbers_round_trip_exactly(words: list[str], width: int, data: st.DataObject) -> None:
+    """Including bytes in the numbers that look like spaces and line breaks."""
     floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
     row = st.lists(floats, min_size=width, max_size=width)
     matrix = np.array(data.draw(st.lists(row, min_size=len(words), max_size=len(words))), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "v.bin")
         WordVectors(tuple(words), matrix).export(path, "word2vec-binary")
-        found = storage.read(path)
-    assert found.words == tuple(words)
-    assert_array_equal(found.matrix.view(np.uint32), matrix.view(np.uint32))
+        vectors = storage.read(path)
+    assert vectors.words == tuple(words)
+    assert_array_equal(vectors.matrix.view(np.uint32), matrix.view(np.uint32))
 
 
-def test_numbers_that_begin_with_a_line_break(tmp_path: Path) -> None:
+def test_numbers_that_begin_with_line_break_bytes(tmp_path: Path) -> None:
     awkward = np.frombuffer(b"\n \n?" * 300, "<f4").reshape(2, -1)
-    made = WordVectors(("a", "b"), awkward.astype(np.float32))
-    made.export(tmp_path / "v.bin", "word2vec-binary")
+    vectors = WordVectors(("a", "b"), awkward.astype(np.float32))
+    vectors.export(tmp_path / "v.bin", "word2vec-binary")
     assert_array_equal(storage.read(tmp_path / "v.bin").matrix, awkward)
 
 
-def test_more_than_one_block(tmp_path: Path) -> None:
+def test_read_across_block_boundaries(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(3000, 50)).astype(np.float32)  # 600 kB; blocks have 64 KiB
-    made = WordVectors(tuple(f"w{i}" for i in range(3000)), matrix)
-    made.export(tmp_path / "v.bin", "word2vec-binary")
-    found = storage.read(tmp_path / "v.bin")
-    assert found.words == made.words
-    assert_array_equal(found.matrix, matrix)
+    vectors = WordVectors(tuple(f"w{i}" for i in range(3000)), matrix)
+    vectors.export(tmp_path / "v.bin", "word2vec-binary")
+    loaded = storage.read(tmp_path / "v.bin")
+    assert loaded.words == vectors.words
+    assert_array_equal(loaded.matrix, matrix)
 
 
-def test_a_vector_wider_than_a_block(tmp_path: Path) -> None:
+def test_read_a_vector_wider_than_a_block(tmp_path: Path) -> None:
     matrix = np.random.default_rng(0).normal(size=(2, 40_000)).astype(np.float32)
     WordVectors(("a", "b"), matrix).export(tmp_path / "v.bin", "word2vec-binary")
     assert_array_equal(storage.read(tmp_path / "v.bin").matrix, matrix)
 
 
-def test_words_all_in_lower_case_are_looked_up_so(tmp_path: Path) -> None:
+def test_all_lower_case_vectors_are_looked_up_in_lower_case(tmp_path: Path) -> None:
     (tmp_path / "glove.txt").write_text("king 1 0\nqueen 0 1\n")
     assert storage.read(tmp_path / "glove.txt").lowercase
     assert "King" in storage.read(tmp_path / "glove.txt")
@@ -170,13 +172,13 @@ WHOLE = binary(ROWS)
 
 
 @pytest.mark.parametrize("length", range(len(WHOLE) - 1, 20, -1))
-def test_cut_short_at_any_length(tmp_path: Path, length: int) -> None:
+def test_truncated_binary_file_is_rejected_at_any_length(tmp_path: Path, length: int) -> None:
     (tmp_path / "v.bin").write_bytes(WHOLE[:length])
     with pytest.raises(InputError, match=r"v\.bin, word [123] \(byte \d+\): the file ends here"):
         storage.read(tmp_path / "v.bin")
 
 
-def test_damaged_binary_files(tmp_path: Path) -> None:
+def test_damaged_binary_files_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "v.bin"
     cases = {
         WHOLE + b"more \0\0\0\0": "word 4 .*the header counts 3 words, but more data follows",
@@ -195,16 +197,16 @@ def test_damaged_binary_files(tmp_path: Path) -> None:
             storage.read(path)
 
 
-def test_a_word_again(tmp_path: Path) -> None:
+def test_repeated_words_cause_a_warning(tmp_path: Path) -> None:
     content = b"3 2\n" + 2 * (b"a " + struct.pack("<2f", 1, 2)) + b"b " + struct.pack("<2f", 3, 4)
     (tmp_path / "v.bin").write_bytes(content)
     with pytest.warns(ChainruleWarning, match="1 words are repeated"):
-        found = storage.read(tmp_path / "v.bin")
-    assert found.words == ("a", "b")
-    assert_array_equal(found.matrix, [[1, 2], [3, 4]])
+        vectors = storage.read(tmp_path / "v.bin")
+    assert vectors.words == ("a", "b")
+    assert_array_equal(vectors.matrix, [[1, 2], [3, 4]])
 
 
-def test_what_is_no_file_of_vectors(tmp_path: Path) -> None:
+def test_read_rejects_files_that_are_not_vectors(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         storage.read(tmp_path / "nowhere.bin")
     with pytest.raises(ModelFileError, match="has no manifest"):

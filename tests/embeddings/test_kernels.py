@@ -31,12 +31,12 @@ def sigmoid(x: Any) -> Any:
 
 
 def grid(rng: np.random.Generator, *shape: int) -> Floats:
-    """Multiples of 1/16: their products are summed without rounding, in whatever order."""
+    """Multiples of 1/16: sums of their products are exact in any order."""
     return (rng.integers(-8, 9, shape) / 16).astype(np.float32)
 
 
-def test_the_generator_is_xorshift() -> None:
-    # splitmix64's first value for seed 0 is known: 0xE220A8397B1DCDAF (odd already).
+def test_random_generator_is_xorshift() -> None:
+    # splitmix64's first value for seed 0 is known: 0xE220A8397B1DCDAF (already odd).
     random = reference.Random(0)
     assert random.state == 0xE220A8397B1DCDAF
     s = 0xE220A8397B1DCDAF
@@ -46,7 +46,7 @@ def test_the_generator_is_xorshift() -> None:
     assert random.next() == (s >> 16) % 2**32
 
 
-def test_numbers_below() -> None:
+def test_random_below_is_uniform() -> None:
     random = reference.Random(5)
     drawn = [random.below(3) for _ in range(3000)]
     assert set(drawn) == {0, 1, 2}
@@ -55,7 +55,7 @@ def test_numbers_below() -> None:
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1, 1], [1, 2, 3, 0, 10], [5.0] * 7, list(range(1, 200))])
-def test_noise_has_exactly_its_distribution(weights: list[float]) -> None:
+def test_noise_table_has_the_exact_distribution(weights: list[float]) -> None:
     noise = reference.Noise(weights)
     n = len(weights)
     chances = np.zeros(n)
@@ -66,25 +66,25 @@ def test_noise_has_exactly_its_distribution(weights: list[float]) -> None:
 
 
 @pytest.mark.parametrize("weights", [[], [0.0, 0.0], [1.0, float("inf")]])
-def test_noise_of_nothing(weights: list[float]) -> None:
+def test_noise_without_weights_is_rejected(weights: list[float]) -> None:
     with pytest.raises(ChainruleError, match="noise needs words"):
         reference.Noise(weights)
 
 
-def test_window_is_a_step_down_the_gradient() -> None:
+def test_skipgram_step_follows_the_gradient() -> None:
     rng = np.random.default_rng(0)
     x, y = grid(rng, 3, 8), grid(rng, 4, 8)
     e = 0.1 * (np.array([1, 0, 0, 0]) - sigmoid(x.astype(float) @ y.T))  # (3, 4)
     wanted_x, wanted_y = x + e @ y, y + e.T @ x
     product = x.astype(float) @ y.T
     loss = -np.log(sigmoid(product[:, 0])).sum() - np.log(sigmoid(-product[:, 1:])).sum()
-    found = reference.window(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
-    assert found == pytest.approx(loss, abs=0.02 * 12)  # σ is looked up in cells 1/64 wide
+    actual_loss = reference.window(x, y, [0, 1, 2], [0, 1, 2, 3], 0.1)
+    assert actual_loss == pytest.approx(loss, abs=0.02 * 12)  # σ is looked up in cells of width 1/64
     assert x == pytest.approx(wanted_x, abs=2e-4 * 4)  # 1/512 · 0.1 · 4 targets
     assert y == pytest.approx(wanted_y, abs=2e-4 * 4)
 
 
-def test_bag_is_a_step_of_the_mean() -> None:
+def test_cbow_step_follows_the_gradient_of_the_mean() -> None:
     rng = np.random.default_rng(1)
     x, y = grid(rng, 3, 8), grid(rng, 4, 8)
     h = x.astype(float).mean(axis=0)
@@ -95,7 +95,7 @@ def test_bag_is_a_step_of_the_mean() -> None:
     assert y == pytest.approx(wanted_y, abs=2e-4 * 4)
 
 
-def test_fit_by_hand() -> None:
+def test_glove_step_worked_by_hand() -> None:
     # w · v = 2, biases 1 and −1, log X = 1: the difference is 1; g = 0.1 · 0.5 · 1 = 0.05, sums 4: the root is 2.
     w, v = np.array([1, 2, 1], np.float32), np.array([2, 0, -1], np.float32)
     w_squares, v_squares = np.full(3, 4, np.float32), np.full(3, 4, np.float32)
@@ -108,7 +108,7 @@ def test_fit_by_hand() -> None:
 
 
 def sizes() -> list[tuple[int, int, int]]:
-    """Dimensions, inputs, targets: the borders, and some at random."""
+    """Dimensions, inputs, targets: edge cases and random ones."""
     rng = np.random.default_rng(2)
     drawn = np.stack([rng.integers(1, 300, 25), rng.integers(1, 21, 25), rng.integers(1, 20, 25)], axis=1)
     borders = [(1, 1, 1), (16, 1, 6), (17, 10, 7), (100, 10, 6), (1000, 2, 13)]
@@ -117,14 +117,13 @@ def sizes() -> list[tuple[int, int, int]]:
 
 @pytest.mark.native
 @pytest.mark.parametrize("is_bag", [False, True], ids=["window", "bag"])
-def test_compiled_steps_are_the_same(core: Any, simd: str, is_bag: bool) -> None:
+def test_compiled_steps_equal_the_reference(core: Any, simd: str, is_bag: bool) -> None:
     for D, inputs, targets in sizes():
         rng = np.random.default_rng([D, inputs, targets])
         before, outputs = grid(rng, 15, D), grid(rng, 25, D)
-        x = rng.integers(0, 15, inputs).astype(np.uint32)  # a row may come twice
+        x = rng.integers(0, 15, inputs).astype(np.uint32)  # a row may occur twice
         y = rng.permutation(25)[:targets].astype(np.uint32)
-        # Where products cannot be exact, a value on the border of two cells may fall to either side; a small rate
-        # makes that less than 1e-5: 1/256 · rate · |y| with |y| ≤ 1/2.
+        # Where products are not exact, a value at a cell boundary may fall to either side; a small rate
         rate = 0.1 if not is_bag and targets <= reference.GROUP else 0.003
         kernel = core.kernel_bag if is_bag else core.kernel_window
         made_x, made_y, loss = kernel(simd, before, outputs, x, y, rate)
@@ -136,7 +135,7 @@ def test_compiled_steps_are_the_same(core: Any, simd: str, is_bag: bool) -> None
 
 
 @pytest.mark.native
-def test_compiled_fit_is_the_same(core: Any, simd: str) -> None:
+def test_compiled_glove_step_equals_the_reference(core: Any, simd: str) -> None:
     for D in (1, 14, 15, 16, 17, 50, 100, 333, 1000):
         rng = np.random.default_rng(D)
         pair = (rng.normal(size=(2, D + 1)) / np.sqrt(D)).astype(np.float32)
@@ -150,16 +149,16 @@ def test_compiled_fit_is_the_same(core: Any, simd: str) -> None:
 
 
 @pytest.mark.native
-def test_kernels_refuse_what_does_not_fit(core: Any) -> None:
-    floats, one = np.zeros((2, 4), np.float32), np.zeros(1, np.uint32)
+def test_kernels_reject_mismatched_arrays(core: Any) -> None:
+    floats, index = np.zeros((2, 4), np.float32), np.zeros(1, np.uint32)
     for wrong, message in (
-        (("sse9", floats, floats, one, one, 0.1), "choose auto"),
-        (("none", floats.astype(float), floats, one, one, 0.1), "input must be an array of float32"),
-        (("none", floats[0], floats, one, one, 0.1), "input has 1 axes, not 2"),
-        (("none", np.zeros((4, 2), np.float32).T, floats, one, one, 0.1), "in a row in memory"),
-        (("none", floats, floats, one + np.uint32(2), one, 0.1), "x names a row that is not there"),
-        (("none", floats, floats, one[:0], one, 0.1), "x names no row"),
-        (("none", floats, np.zeros((2, 40), np.float32), one, one, 0.1), "as many columns"),
+        (("sse9", floats, floats, index, index, 0.1), "choose auto"),
+        (("none", floats.astype(float), floats, index, index, 0.1), "input must be an array of float32"),
+        (("none", floats[0], floats, index, index, 0.1), "input has 1 axes, not 2"),
+        (("none", np.zeros((4, 2), np.float32).T, floats, index, index, 0.1), "in a row in memory"),
+        (("none", floats, floats, index + np.uint32(2), index, 0.1), "x names a row that is not there"),
+        (("none", floats, floats, index[:0], index, 0.1), "x names no row"),
+        (("none", floats, np.zeros((2, 40), np.float32), index, index, 0.1), "as many columns"),
     ):
         with pytest.raises(ChainruleError, match=message):
             core.kernel_window(*wrong)

@@ -12,20 +12,20 @@ from chainrule.errors import InputError
 CONFIG = VectorConfig(method="one-hot", min_count=1)
 
 
-def test_words_have_nothing_in_common(tmp_path: Path) -> None:
+def test_one_hot_vectors_are_orthogonal(tmp_path: Path) -> None:
     counted = corpus.count(["b a", "b c"], tmp_path / "numbers")
     chosen = corpus.build_vocabulary(counted)
-    made = one_hot.train(counted, chosen, CONFIG)
-    assert made.matrix.shape == (3, 0)
-    assert made.matrix.nbytes == 0  # not V×V
-    vectors = WordVectors(words=chosen.words, matrix=made.matrix, config=CONFIG)
+    trained = one_hot.train(counted, chosen, CONFIG)
+    assert trained.matrix.shape == (3, 0)
+    assert trained.matrix.nbytes == 0  # not V×V
+    vectors = WordVectors(words=chosen.words, matrix=trained.matrix, config=CONFIG)
     assert_array_equal([vectors.vector(word) for word in "bac"], np.eye(3))
     assert [vectors.similarity("a", word) for word in "abc"] == [1.0, 0.0, 0.0]
     assert vectors.neighbors("a") == []
     assert vectors.analogy("a", "b", "c") == []
 
 
-def test_no_words_are_refused(tmp_path: Path) -> None:
+def test_one_hot_without_words_is_rejected(tmp_path: Path) -> None:
     counted = corpus.count(["a"], tmp_path / "numbers")
     with pytest.raises(InputError, match="lower min_count"):
         one_hot.train(counted, corpus.build_vocabulary(counted, 2), CONFIG)

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from chainrule.embeddings.formats import LONGEST_LINE, Vectors, initial_embeddings, read_vectors
 from chainrule.errors import ChainruleWarning, InputError, NotFoundError, UsageError
 
-WORDS = ("the", "über", "a\u00a0b", "a\u2028b")  # a no-break space and a line separator are no blanks
+WORDS = ("the", "über", "a\u00a0b", "a\u2028b")  # a no-break space and a line separator are not separators
 MATRIX = np.array([[0.5, -1.0], [2.0, 1e-3], [0.0, 3.0], [4.0, 5.0]], dtype=np.float32)
 LINES = ["the 0.5 -1", "über 2 1e-3", "a\u00a0b -0.0 3.", "a\u2028b 4 +5"]
 
@@ -46,23 +46,23 @@ def write(folder: Path, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_vectors(tmp_path: Path, form: str, packing: str) -> None:
+def test_every_text_format_gives_the_same_vectors(tmp_path: Path, form: str, packing: str) -> None:
     path = tmp_path / f"vectors{packing}"
     path.write_bytes(PACKINGS[packing](FORMS[form].encode()))
-    found = read_vectors(path)
-    assert found.words == WORDS
-    assert found.matrix.dtype == np.float32
-    assert_array_equal(found.matrix, MATRIX)
+    vectors = read_vectors(path)
+    assert vectors.words == WORDS
+    assert vectors.matrix.dtype == np.float32
+    assert_array_equal(vectors.matrix, MATRIX)
 
 
-def test_only_the_words_asked_for(tmp_path: Path) -> None:
+def test_read_only_requested_words(tmp_path: Path) -> None:
     path = write(tmp_path, FORMS["word2vec"])
-    found = read_vectors(path, {"a\u2028b", "über", "absent", "\ud800"})
-    assert found.words == ("über", "a\u2028b")  # in the order of the file
-    assert_array_equal(found.matrix, MATRIX[[1, 3]])
+    vectors = read_vectors(path, {"a\u2028b", "über", "absent", "\ud800"})
+    assert vectors.words == ("über", "a\u2028b")  # in file order
+    assert_array_equal(vectors.matrix, MATRIX[[1, 3]])
 
 
-def test_a_line_across_blocks(tmp_path: Path) -> None:
+def test_read_lines_longer_than_a_block(tmp_path: Path) -> None:
     # 40,000 values of two characters are more than one block of 65,536 bytes.
     values = [i % 10 for i in range(40_000)]
     path = write(tmp_path, f"long {' '.join(map(str, values))}\nalso {' '.join(map(str, values[::-1]))}\n")
@@ -95,25 +95,27 @@ def test_a_line_across_blocks(tmp_path: Path) -> None:
         ("0 2\n", r"holds no vectors"),
     ],
 )
-def test_what_is_wrong_and_where(tmp_path: Path, text: str | bytes, message: str) -> None:
+def test_invalid_vector_lines_are_reported_with_line_number(
+    tmp_path: Path, text: str | bytes, message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
         read_vectors(write(tmp_path, text))
     assert "vectors.txt" in str(caught.value)
 
 
-def test_the_width_of_lines_that_are_not_kept_is_checked(tmp_path: Path) -> None:
+def test_width_of_skipped_lines_is_checked(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="line 2: 1 values"):
         read_vectors(write(tmp_path, "a 1 2\nb 3\n"), {"a"})
 
 
-def test_none_of_the_words(tmp_path: Path) -> None:
+def test_file_without_requested_words_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds none of the 2 requested words"):
         read_vectors(write(tmp_path, FORMS["glove"]), {"The", "dog"})
 
 
-def test_one_file_and_no_more(tmp_path: Path) -> None:
+def test_read_vectors_requires_exactly_one_file(tmp_path: Path) -> None:
     write(tmp_path, FORMS["glove"])
-    assert read_vectors(tmp_path).words == WORDS  # a folder with one file is that file
+    assert read_vectors(tmp_path).words == WORDS  # a folder with one file stands for that file
     (tmp_path / "more.txt").write_text("a 1\n")
     with pytest.raises(UsageError, match="names 2 files"):
         read_vectors(tmp_path)
@@ -121,18 +123,18 @@ def test_one_file_and_no_more(tmp_path: Path) -> None:
         read_vectors(tmp_path / "absent.txt")
 
 
-def test_a_word_that_comes_again_keeps_its_first_vector(tmp_path: Path) -> None:
+def test_repeated_word_keeps_its_first_vector(tmp_path: Path) -> None:
     path = write(tmp_path, "4 1\na 1\nb 2\na 3\na 4\n")
     with pytest.warns(ChainruleWarning, match="2 lines repeat a word") as caught:
-        found = read_vectors(path)
+        vectors = read_vectors(path)
     assert len(caught) == 1
-    assert found.words == ("a", "b")
-    assert_array_equal(found.matrix, [[1], [2]])
-    assert read_vectors(path, {"b"}).words == ("b",)  # what is not kept is not counted
+    assert vectors.words == ("a", "b")
+    assert_array_equal(vectors.matrix, [[1], [2]])
+    assert read_vectors(path, {"b"}).words == ("b",)  # skipped lines are not counted
 
 
-def test_memory_follows_what_is_kept(tmp_path: Path) -> None:
-    # 8 MB of vectors, of which one is kept; the header claims 10^18 − 1 and the file ends early.
+def test_memory_depends_on_the_requested_words(tmp_path: Path) -> None:
+    # 8 MB of vectors, of which one is requested; the header claims 10^18 − 1 and the file ends early.
     line = " ".join(["0.125"] * 100)
     body = "".join(f"w{i} {line}\n" for i in range(13_000))
     path = write(tmp_path, body)
@@ -149,37 +151,37 @@ def test_memory_follows_what_is_kept(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
-def test_first_embeddings_by_name() -> None:
-    # ±2 has the standard deviation 2 around its mean 0.
+def test_initial_embeddings_match_names_case_insensitively() -> None:
+    # ±2 has standard deviation 2 and mean 0.
     vectors = Vectors(("the", "The", "cat"), np.array([[2, -2], [-2, 2], [2, -2]], dtype=np.float32))
     names = ["</s>", "Cat", "The", "the", "THE"]
-    found, coverage = initial_embeddings(vectors, names, np.random.default_rng(3))
+    embeddings, coverage = initial_embeddings(vectors, names, np.random.default_rng(3))
     assert coverage == 0.8
-    assert found.dtype == np.float32
-    assert_array_equal(found[1:], [[2, -2], [-2, 2], [2, -2], [2, -2]])
+    assert embeddings.dtype == np.float32
+    assert_array_equal(embeddings[1:], [[2, -2], [-2, 2], [2, -2], [2, -2]])
     again, _ = initial_embeddings(vectors, names, np.random.default_rng(3))
-    assert_array_equal(found, again)
+    assert_array_equal(embeddings, again)
 
 
-def test_rows_without_a_vector_are_noise_of_the_same_size() -> None:
+def test_missing_embeddings_are_noise_of_the_same_scale() -> None:
     vectors = Vectors(("a", "b"), np.array([[2, -2], [-2, 2]], dtype=np.float32))
-    found, coverage = initial_embeddings(vectors, [f"w{i}" for i in range(50_000)], np.random.default_rng(0))
+    embeddings, coverage = initial_embeddings(vectors, [f"w{i}" for i in range(50_000)], np.random.default_rng(0))
     assert coverage == 0
-    # 100,000 draws: the deviation is known to 2/√200,000 = 0.0045, the mean to 2/√100,000 = 0.0063.
-    assert found.std() == pytest.approx(2, abs=0.02)
-    assert found.mean() == pytest.approx(0, abs=0.03)
+    # 100,000 draws: the standard error of the deviation is 2/√200,000 = 0.0045, of the mean 2/√100,000 = 0.0063.
+    assert embeddings.std() == pytest.approx(2, abs=0.02)
+    assert embeddings.mean() == pytest.approx(0, abs=0.03)
 
 
-def test_no_names_have_no_rows() -> None:
+def test_initial_embeddings_of_no_names() -> None:
     vectors = Vectors(("a",), np.ones((1, 3), dtype=np.float32))
-    found, coverage = initial_embeddings(vectors, [], np.random.default_rng(0))
-    assert found.shape == (0, 3)
+    embeddings, coverage = initial_embeddings(vectors, [], np.random.default_rng(0))
+    assert embeddings.shape == (0, 3)
     assert coverage == 0
 
 
-def test_a_word_may_hold_blanks_where_the_width_is_known(tmp_path: Path) -> None:
-    """Some lines of GloVe's largest file do: `. . . 0.1 0.2`."""
+def test_words_may_contain_spaces_if_the_width_is_known(tmp_path: Path) -> None:
+    """As in GloVe's largest file: `. . . 0.1 0.2`."""
     (tmp_path / "v.txt").write_text("a 1 2\n. . . 3 4\nnew york 5 6\n")
-    found = read_vectors(tmp_path / "v.txt")
-    assert found.words == ("a", ". . .", "new york")
-    assert found.matrix.tolist() == [[1, 2], [3, 4], [5, 6]]
+    vectors = read_vectors(tmp_path / "v.txt")
+    assert vectors.words == ("a", ". . .", "new york")
+    assert vectors.matrix.tolist() == [[1, 2], [3, 4], [5, 6]]

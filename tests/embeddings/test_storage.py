@@ -38,7 +38,7 @@ def small_vectors() -> WordVectors:
     )
 
 
-def test_out_and_in(tmp_path: Path) -> None:
+def test_vector_folder_round_trips(tmp_path: Path) -> None:
     before = small_vectors()
     before.save(tmp_path / "m")
     after = chainrule.load(tmp_path / "m")
@@ -54,7 +54,7 @@ def test_out_and_in(tmp_path: Path) -> None:
     assert first == second
 
 
-def test_the_numbers_are_the_file_that_safetensors_writes(tmp_path: Path) -> None:
+def test_saved_tensors_equal_the_safetensors_library(tmp_path: Path) -> None:
     padded = np.arange(3000 * 5, dtype=np.float32).reshape(3000, 5)
     arrays: dict[str, NDArray[Any]] = {
         "matrix": padded[:, :3],
@@ -64,18 +64,18 @@ def test_the_numbers_are_the_file_that_safetensors_writes(tmp_path: Path) -> Non
     file = storage._tensor_file(arrays)
     file.write(tmp_path / "n")
     assert len(file) == (tmp_path / "n").stat().st_size
-    wanted = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    assert (tmp_path / "n").read_bytes() == wanted
+    expected = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    assert (tmp_path / "n").read_bytes() == expected
 
 
-def test_without_counts_and_settings_and_as_one_hot(tmp_path: Path) -> None:
+def test_minimal_one_hot_vectors_round_trip(tmp_path: Path) -> None:
     WordVectors(("a", "b"), np.zeros((2, 0), np.float32)).save(tmp_path / "m")
-    found = storage.read(tmp_path / "m")
-    assert found.is_one_hot
-    assert (found.counts, found.buckets, found.config, found.method) == (None, None, None, "imported")
+    vectors = storage.read(tmp_path / "m")
+    assert vectors.is_one_hot
+    assert (vectors.counts, vectors.buckets, vectors.config, vectors.method) == (None, None, None, "imported")
 
 
-def test_the_card_tells_what_it_is(tmp_path: Path) -> None:
+def test_model_card_describes_the_vectors(tmp_path: Path) -> None:
     small_vectors().save(tmp_path / "m")
     card = (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
     for fact in ("cbow", "corpus.txt", "4 words, 3 dimensions", "| loss | 2.5 |", "chainrule vectors neighbors"):
@@ -83,7 +83,7 @@ def test_the_card_tells_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["words.txt", "model.safetensors", "config.json", "metrics.json"])
-def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
+def test_vector_folder_with_a_flipped_bit_is_rejected(tmp_path: Path, name: str) -> None:
     small_vectors().save(tmp_path / "m")
     content = bytearray((tmp_path / "m" / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -92,8 +92,8 @@ def test_a_changed_bit_is_refused(tmp_path: Path, name: str) -> None:
         storage.read(tmp_path / "m")
 
 
-def seal(source: Path, target: Path, **changed: bytes) -> Path:
-    """The same folder with other files, sealed anew."""
+def rewrite_folder(source: Path, target: Path, **changed: bytes) -> Path:
+    """Write the folder with replaced files and a valid manifest."""
     old = verified_dir.read(source)
     files = {name: old.bytes(name) for name in old.files} | {n.replace("__", "."): c for n, c in changed.items()}
 
@@ -105,7 +105,7 @@ def seal(source: Path, target: Path, **changed: bytes) -> Path:
     return target
 
 
-def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
+def test_vector_folder_with_inconsistent_parts_is_rejected(tmp_path: Path) -> None:
     small_vectors().save(tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
 
@@ -126,22 +126,22 @@ def test_a_sealed_folder_whose_parts_do_not_fit(tmp_path: Path) -> None:
     ]
     for number, case in enumerate(cases):
         with pytest.raises(ModelFileError):
-            storage.read(seal(tmp_path / "m", tmp_path / str(number), **case))
+            storage.read(rewrite_folder(tmp_path / "m", tmp_path / str(number), **case))
 
 
-def test_a_folder_of_before_punctuation_was_split_loads_as_whitespace(tmp_path: Path) -> None:
+def test_folder_from_before_punctuation_splitting_loads_as_whitespace(tmp_path: Path) -> None:
     small_vectors().save(tmp_path / "m")
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     assert config["model"].pop("tokenizer") == "word"
-    old = seal(tmp_path / "m", tmp_path / "old", config__json=json.dumps(config).encode())
-    found = chainrule.load(old)
-    assert isinstance(found, WordVectors)
-    assert found.config is not None
-    assert found.config.tokenizer == "whitespace"
-    assert_array_equal(found.matrix, small_vectors().matrix)
+    old = rewrite_folder(tmp_path / "m", tmp_path / "old", config__json=json.dumps(config).encode())
+    vectors = chainrule.load(old)
+    assert isinstance(vectors, WordVectors)
+    assert vectors.config is not None
+    assert vectors.config.tokenizer == "whitespace"
+    assert_array_equal(vectors.matrix, small_vectors().matrix)
 
 
-def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
+def test_folders_of_other_kinds_are_rejected(tmp_path: Path, toy: Path) -> None:
     chainrule.train("ngram", toy, order=2, smoothing="laplace").save(tmp_path / "n")
     with pytest.raises(ModelFileError, match="does not contain word vectors but a model of kind 'ngram'"):
         storage.read(tmp_path / "n")
@@ -150,7 +150,7 @@ def test_folders_of_other_kinds(tmp_path: Path, toy: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "a\nb"])
-def test_words_that_are_none(tmp_path: Path, word: str) -> None:
+def test_invalid_words_are_rejected_on_save(tmp_path: Path, word: str) -> None:
     with pytest.raises(InputError, match="is no word"):
         WordVectors(("a", word), np.ones((2, 2), np.float32)).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())

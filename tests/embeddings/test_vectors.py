@@ -35,8 +35,8 @@ def court() -> WordVectors:
     )
 
 
-def test_neighbours_by_angle(plane: WordVectors) -> None:
-    """Nearest first; b before e, which has the same angle and stands later."""
+def test_neighbors_are_sorted_by_angle(plane: WordVectors) -> None:
+    """Nearest first; b before e, which has the same angle and comes later."""
     near = plane.neighbors("a")
     assert [word for word, _ in near] == ["b", "e", "c", "d"]
     assert_allclose([cosine for _, cosine in near], [0.5, 0.5, 0, -1], atol=1e-6)
@@ -46,46 +46,46 @@ def test_neighbours_by_angle(plane: WordVectors) -> None:
     assert plane.unit is plane.unit
 
 
-def test_similarity(plane: WordVectors) -> None:
+def test_similarity_is_the_cosine(plane: WordVectors) -> None:
     assert plane.similarity("a", "b") == pytest.approx(0.5)
     assert plane.similarity("c", "b") == pytest.approx(math.sqrt(3) / 2)
     assert plane.similarity("d", "d") == pytest.approx(1)
 
 
-def test_many_words_give_the_same_as_sorting_them_all() -> None:
+def test_neighbors_of_many_words_equal_a_full_sort() -> None:
     rng = np.random.default_rng(0)
-    made = WordVectors(tuple(f"w{i}" for i in range(200)), rng.normal(size=(200, 5)).astype(np.float32))
-    cosines = {w: made.similarity("w7", w) for w in made.words if w != "w7"}
+    vectors = WordVectors(tuple(f"w{i}" for i in range(200)), rng.normal(size=(200, 5)).astype(np.float32))
+    cosines = {w: vectors.similarity("w7", w) for w in vectors.words if w != "w7"}
     for top in (1, 3, 199, 200):
         expected = sorted(cosines, key=lambda w: -cosines[w])[:top]
-        assert [word for word, _ in made.neighbors("w7", top)] == expected
+        assert [word for word, _ in vectors.neighbors("w7", top)] == expected
 
 
-def test_a_row_of_zeros_is_near_to_nothing() -> None:
+def test_zero_vector_has_zero_similarity() -> None:
     made = vectors({"a": (1, 0), "none": (0, 0)})
     assert made.neighbors("a") == [("none", 0.0)]
     assert_array_equal(made.unit[1], [0, 0])
 
 
-def test_analogy_by_addition(court: WordVectors) -> None:
-    """king − man + woman = (√½ − 1, 1, √½) at lengths 1, of square length 1.5858; queen is (0, 1, 1)/√2."""
+def test_analogy_by_addition_worked_by_hand(court: WordVectors) -> None:
+    """king − man + woman = (√½ − 1, 1, √½) for unit vectors, squared norm 1.5858; queen is (0, 1, 1)/√2."""
     square = (HALF - 1) ** 2 + 1 + 0.5
-    found = court.analogy("man", "king", "woman")
-    assert [word for word, _ in found] == ["queen", "apple"]
-    assert_allclose([s for _, s in found], [(1 + HALF) * HALF / square**0.5, (1 - HALF) / square**0.5], rtol=1e-5)
+    answers = court.analogy("man", "king", "woman")
+    assert [word for word, _ in answers] == ["queen", "apple"]
+    assert_allclose([s for _, s in answers], [(1 + HALF) * HALF / square**0.5, (1 - HALF) / square**0.5], rtol=1e-5)
 
 
-def test_analogy_by_multiplication(court: WordVectors) -> None:
-    """queen: cosines ½, √½ and 0 with king, woman and man: ¾ · (1 + √½)/2 / 0.501. apple: −√½, 0 and −1, so that
-    the divisor is ε alone: (1 − √½)/2 · ½ / 0.001.
+def test_analogy_by_multiplication_worked_by_hand(court: WordVectors) -> None:
+    """queen: cosines ½, √½ and 0 with king, woman and man: ¾ · (1 + √½)/2 / 0.501. apple: −√½, 0 and −1, so the
+    divisor is ε alone: (1 − √½)/2 · ½ / 0.001.
     """
-    found = dict(court.analogy("man", "king", "woman", method="mul"))
-    assert found["queen"] == pytest.approx(0.75 * (1 + HALF) / 2 / 0.501, rel=1e-5)
-    assert found["apple"] == pytest.approx((1 - HALF) / 4 / 0.001, rel=1e-3)
-    assert list(found) == ["apple", "queen"]
+    answers = dict(court.analogy("man", "king", "woman", method="mul"))
+    assert answers["queen"] == pytest.approx(0.75 * (1 + HALF) / 2 / 0.501, rel=1e-5)
+    assert answers["apple"] == pytest.approx((1 - HALF) / 4 / 0.001, rel=1e-3)
+    assert list(answers) == ["apple", "queen"]
 
 
-def test_unknown_words_are_answered_with_near_spellings(court: WordVectors) -> None:
+def test_unknown_words_suggest_similar_spellings(court: WordVectors) -> None:
     with pytest.raises(InputError, match="'kings' is not among the 5 words; did you mean 'king'"):
         court.neighbors("kings")
     with pytest.raises(InputError, match="did you mean 'queen'"):
@@ -99,73 +99,77 @@ def test_unknown_words_are_answered_with_near_spellings(court: WordVectors) -> N
         assert made.suggest_spellings(word) == [near]
 
 
-def test_near_spellings_are_those_of_comparing_with_every_word() -> None:
-    """Words that are passed over by their length and letters alone could not have been near."""
+def test_suggested_spellings_equal_comparison_with_every_word() -> None:
+    """Words skipped by their length and letters alone could not have been similar."""
     letters = "abcd"
     words = tuple("".join(drawn) for n in range(1, 6) for drawn in itertools.product(letters, repeat=n))
-    made = WordVectors(words, np.zeros((len(words), 1), np.float32))
+    vectors = WordVectors(words, np.zeros((len(words), 1), np.float32))
     for word in ("abcdx", "xxab", "bcxda", "aaaabx", "xabcdy", "xyz"):
         compared = [known for known in words if abs(len(known) - len(word)) <= 2]
-        assert made.suggest_spellings(word) == difflib.get_close_matches(word, compared, n=3, cutoff=0.7)
+        assert vectors.suggest_spellings(word) == difflib.get_close_matches(word, compared, n=3, cutoff=0.7)
 
 
-def test_near_spellings_compare_a_bounded_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worst there is: words of the same letters, none of which can be passed over unseen."""
+def test_spelling_suggestions_compare_a_bounded_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst case: words of the same letters, none of which can be skipped."""
     words = tuple("".join(drawn) for drawn in itertools.islice(itertools.permutations("abcdefghijkl"), 30_000))
-    made = WordVectors(words, np.zeros((len(words), 1), np.float32))
+    vectors = WordVectors(words, np.zeros((len(words), 1), np.float32))
     compared: list[str] = []
     close = difflib.get_close_matches
 
-    def note(word: str, possibilities: Iterable[str], **settings: Any) -> list[str]:
+    def recorded_close_matches(word: str, possibilities: Iterable[str], **settings: Any) -> list[str]:
         compared.extend(possibilities)
         return close(word, compared, **settings)
 
-    monkeypatch.setattr(difflib, "get_close_matches", note)
+    monkeypatch.setattr(difflib, "get_close_matches", recorded_close_matches)
     monkeypatch.setattr("chainrule.embeddings.vectors.SUGGESTION_CHARACTERS", 7000)
-    assert made.suggest_spellings("abcdefghijlkx")
+    assert vectors.suggest_spellings("abcdefghijlkx")
     assert len(compared) == 7000 // (len("abcdefghijlkx") + 1)
 
 
-def test_words_in_lower_case_are_found_in_capitals() -> None:
-    assert not vectors({"king": (1, 0), "Queen": (1, 1)}).lowercase  # capitals mean something here
-    made = vectors({"king": (1, 0), "queen": (1, 1), "7": (0, 0)}, lowercase=False)
-    assert made.lowercase
-    made = vectors({"king": (1, 0), "queen": (1, 1)})
-    assert "KING" in made
-    ((word, cosine),) = made.neighbors("KING")
+def test_lower_case_words_are_found_by_capitals() -> None:
+    assert not vectors({"king": (1, 0), "Queen": (1, 1)}).lowercase  # case is significant here
+    vectors_ = vectors({"king": (1, 0), "queen": (1, 1), "7": (0, 0)}, lowercase=False)
+    assert vectors_.lowercase
+    vectors_ = vectors({"king": (1, 0), "queen": (1, 1)})
+    assert "KING" in vectors_
+    ((word, cosine),) = vectors_.neighbors("KING")
     assert word == "queen"
     assert cosine == pytest.approx(HALF)
 
 
-def test_unknown_words_by_their_n_grams() -> None:
-    """With all n-grams of `<ab>` of one letter (a, b) and buckets of our own the vector is the mean of the two."""
+def test_unknown_word_vector_is_the_mean_of_its_ngrams() -> None:
+    """With n-grams of one letter (a, b) and known buckets, the vector of `ab` is the mean of the two."""
     subwords = Subwords(1, 1, 7)
     buckets = np.arange(14, dtype=np.float32).reshape(7, 2)
-    made = vectors({"x": (1, 0)}, subwords=subwords, buckets=buckets)
+    vectors_ = vectors({"x": (1, 0)}, subwords=subwords, buckets=buckets)
     first, second = subwords.rows("ab")
-    assert_allclose(made.vector("ab"), (buckets[first] + buckets[second]) / 2)
-    assert_array_equal(made.vector("x"), [1, 0])
-    assert_array_equal(made["x"], [1, 0])
-    assert "ab" not in made
-    assert [word for word, _ in made.neighbors("ab")] == ["x"]
-    assert made.parameters == 16
+    assert_allclose(vectors_.vector("ab"), (buckets[first] + buckets[second]) / 2)
+    assert_array_equal(vectors_.vector("x"), [1, 0])
+    assert_array_equal(vectors_["x"], [1, 0])
+    assert "ab" not in vectors_
+    assert [word for word, _ in vectors_.neighbors("ab")] == ["x"]
+    assert vectors_.parameters == 16
 
 
-def test_one_hot() -> None:
-    made = WordVectors(("a", "b", "c"), np.zeros((3, 0), np.float32))
-    assert made.is_one_hot
-    assert made.dimensions == 3
-    assert_array_equal(made.vector("b"), [0, 1, 0])
-    assert (made.similarity("a", "b"), made.similarity("b", "b")) == (0.0, 1.0)
-    assert made.neighbors("a") == made.analogy("a", "b", "c") == []
-    for ask in (lambda: made.neighbors("z"), lambda: made.analogy("a", "b", "z"), lambda: made.vector("z")):
+def test_one_hot_queries() -> None:
+    vectors_ = WordVectors(("a", "b", "c"), np.zeros((3, 0), np.float32))
+    assert vectors_.is_one_hot
+    assert vectors_.dimensions == 3
+    assert_array_equal(vectors_.vector("b"), [0, 1, 0])
+    assert (vectors_.similarity("a", "b"), vectors_.similarity("b", "b")) == (0.0, 1.0)
+    assert vectors_.neighbors("a") == vectors_.analogy("a", "b", "c") == []
+    for ask in (
+        lambda: vectors_.neighbors("z"),
+        lambda: vectors_.analogy("a", "b", "z"),
+        lambda: vectors_.vector("z"),
+    ):
         with pytest.raises(InputError, match="'z' is not among"):
             ask()
     with pytest.raises(UsageError, match="not written out"):
-        made.export("nowhere.txt")
+        vectors_.export("nowhere.txt")
 
 
-def test_wrong_calls(court: WordVectors, tmp_path: Path) -> None:
+def test_invalid_queries_are_rejected(court: WordVectors, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="top is 0"):
         court.neighbors("king", 0)
     with pytest.raises(UsageError, match="choose add or mul"):

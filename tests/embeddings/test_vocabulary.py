@@ -11,7 +11,7 @@ COUNTED = CountedCorpus(
 )
 
 
-def test_by_count_then_by_first_appearance() -> None:
+def test_vocabulary_is_sorted_by_count_then_first_appearance() -> None:
     chosen = build_vocabulary(COUNTED, 2)
     assert chosen.words == tuple("befac")
     assert chosen.counts.tolist() == [7, 7, 3, 2, 2]
@@ -21,17 +21,17 @@ def test_by_count_then_by_first_appearance() -> None:
     assert len(chosen) == 5
 
 
-def test_at_most_so_many() -> None:
+def test_vocab_size_limits_the_vocabulary() -> None:
     assert build_vocabulary(COUNTED, 1, 3).words == tuple("bef")
     assert build_vocabulary(COUNTED, 1, 100).words == tuple("befacd")
 
 
-def test_no_word_is_frequent_enough() -> None:
+def test_vocabulary_without_frequent_words_is_empty() -> None:
     chosen = build_vocabulary(COUNTED, 8)
     assert chosen.words == ()
     assert chosen.number_of.tolist() == [-1] * 6
 
 
-def test_no_words_at_all() -> None:
+def test_vocabulary_of_an_empty_text() -> None:
     nothing = CountedCorpus(np.zeros(0, np.uint64), Path("none"), 0, 0, lambda numbers: [])
     assert len(build_vocabulary(nothing)) == 0

@@ -28,7 +28,7 @@ def text(tmp_path: Path) -> tuple[CountedCorpus, WordVocabulary]:
     return counted, build_vocabulary(counted)
 
 
-def learn(
+def train_small(
     text: tuple[CountedCorpus, WordVocabulary], *, threads: int = 1, seed: int = 0, **settings: Any
 ) -> TrainedVectors:
     config = VectorConfig(**{"dimensions": 10, "epochs": 3, "sample": 0.02, "learning_rate": 0.1} | settings)
@@ -39,9 +39,9 @@ def use_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "load", lambda: reference)
 
 
-def cluster_separation(made: NDArray[np.float32], words: tuple[str, ...]) -> float:
-    """Mean cosine within the clusters less that between them."""
-    unit = made / np.linalg.norm(made, axis=1, keepdims=True)
+def cluster_separation(matrix: NDArray[np.float32], words: tuple[str, ...]) -> float:
+    """Mean cosine within the clusters minus that between them."""
+    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     cosines = unit @ unit.T
     sides = np.array([word[0] for word in words])
     of_clusters = (sides[:, None] != "t") & (sides != "t") & ~np.eye(len(words), dtype=bool)
@@ -53,7 +53,7 @@ def cluster_separation(made: NDArray[np.float32], words: tuple[str, ...]) -> flo
 @pytest.mark.parametrize("subwords", [{}, {"shortest": 1, "longest": 3, "buckets": 30}], ids=["words", "subwords"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("simd", SETS)
-def test_compiled_training_matches_the_reference(
+def test_compiled_training_equals_the_reference(
     text: tuple[CountedCorpus, WordVocabulary],
     monkeypatch: pytest.MonkeyPatch,
     simd: str,
@@ -63,14 +63,13 @@ def test_compiled_training_matches_the_reference(
     core: Any = system.load()
     if simd not in core.kernel_names():
         pytest.skip(f"{simd} does not run on this processor")
-    # σ is looked up in cells, so that sums rounded otherwise may fall to two sides of a border; at a low rate that
-    # is little: 1/256 · 0.005 · |y| each time.
+    # σ is looked up in cells, so differently rounded sums may fall on either side of a boundary; at a low rate that
     settings: dict[str, Any] = {"method": method, "learning_rate": 0.005} | subwords
-    fast = learn(text, simd=simd, **settings)
+    fast = train_small(text, simd=simd, **settings)
     use_reference(monkeypatch)
-    slow = learn(text, **settings)
+    slow = train_small(text, **settings)
     assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
-    assert np.abs(slow.matrix).max() > 0.1  # far from where it began: a tenth of a half
+    assert np.abs(slow.matrix).max() > 0.1  # far from the initial range: a tenth of a half
     assert fast.metrics["loss"] == pytest.approx(slow.metrics["loss"], abs=0.01)
     assert (fast.metrics["words"], fast.metrics["simd"]) == (slow.metrics["words"], simd)
     assert slow.metrics["simd"] == "python"
@@ -79,70 +78,72 @@ def test_compiled_training_matches_the_reference(
 
 
 @pytest.mark.native
-def test_the_rate_falls_alike_and_long_sentences_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_decay_and_sentence_splitting_equal_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted = count(clusters(7, length=3500), tmp_path / "numbers")
     chosen = build_vocabulary(counted, vocab_size=14)  # one word has no vector
     settings: dict[str, Any] = {"sample": 0.002, "epochs": 1, "dimensions": 4, "learning_rate": 0.005}
-    fast = learn((counted, chosen), **settings)
+    fast = train_small((counted, chosen), **settings)
     use_reference(monkeypatch)
-    slow = learn((counted, chosen), **settings)
+    slow = train_small((counted, chosen), **settings)
     assert fast.matrix == pytest.approx(slow.matrix, abs=1e-4)
     assert fast.metrics["words"] == slow.metrics["words"] == int(chosen.counts.sum()) > 2 * reference.RATE_EVERY
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("method", METHODS)
-def test_one_thread_is_reproducible(text: tuple[CountedCorpus, WordVocabulary], method: str) -> None:
-    first, again, other = (learn(text, method=method, seed=seed) for seed in (1, 1, 2))
+def test_word2vec_on_one_thread_is_reproducible(text: tuple[CountedCorpus, WordVocabulary], method: str) -> None:
+    first, again, other_seed = (train_small(text, method=method, seed=seed) for seed in (1, 1, 2))
     assert first.matrix.tobytes() == again.matrix.tobytes()
-    assert np.abs(first.matrix - other.matrix).max() > 0.01
+    assert np.abs(first.matrix - other_seed.matrix).max() > 0.01
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_two_clusters_are_parted(tmp_path: Path, method: str, threads: int) -> None:
+def test_word2vec_separates_two_clusters(tmp_path: Path, method: str, threads: int) -> None:
     counted = count(clusters(2000), tmp_path / "numbers")
-    made = learn((counted, build_vocabulary(counted)), method=method, threads=threads, sample=1e-3)
-    assert cluster_separation(made.matrix, build_vocabulary(counted).words) > 0.5
-    assert made.metrics["threads"] == threads
-    assert made.metrics["words"] == 3 * 20_000
-    # Words of a cluster are 1 of 7, the noise 1 of 15: better than the 6 log 2 = 4.16 of vectors that know nothing.
-    assert 0 < made.metrics["loss"] < 4
-    assert made.metrics["words_per_second"] == pytest.approx(60_000 / made.metrics["seconds"])
+    trained = train_small((counted, build_vocabulary(counted)), method=method, threads=threads, sample=1e-3)
+    assert cluster_separation(trained.matrix, build_vocabulary(counted).words) > 0.5
+    assert trained.metrics["threads"] == threads
+    assert trained.metrics["words"] == 3 * 20_000
+    # Words of a cluster are 1 of 7, noise 1 of 15: better than the 6 log 2 = 4.16 of untrained vectors.
+    assert 0 < trained.metrics["loss"] < 4
+    assert trained.metrics["words_per_second"] == pytest.approx(60_000 / trained.metrics["seconds"])
 
 
-def test_the_reference_separates_them_too(
+def test_reference_separates_two_clusters(
     text: tuple[CountedCorpus, WordVocabulary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_reference(monkeypatch)
-    assert cluster_separation(learn(text, epochs=6).matrix, text[1].words) > 0.3
+    assert cluster_separation(train_small(text, epochs=6).matrix, text[1].words) > 0.3
 
 
 @pytest.mark.native
-def test_unknown_words_have_a_vector_by_their_n_grams(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    made = learn(text, shortest=1, longest=3, buckets=500, epochs=5)
-    assert made.buckets is not None
-    assert made.matrix.shape == (15, 10)
-    assert made.buckets.shape == (500, 10)
-    rows = Subwords(1, 3, 500).rows("a99")  # never seen, but begins as the words of cluster a
-    unknown = made.buckets[rows].mean(axis=0)
+def test_unseen_word_of_a_cluster_is_near_its_cluster(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+    trained = train_small(text, shortest=1, longest=3, buckets=500, epochs=5)
+    assert trained.buckets is not None
+    assert trained.matrix.shape == (15, 10)
+    assert trained.buckets.shape == (500, 10)
+    rows = Subwords(1, 3, 500).rows("a99")  # unseen, but begins like the words of cluster a
+    unknown = trained.buckets[rows].mean(axis=0)
     sides = {
-        side: np.mean([made.matrix[i] for i, word in enumerate(text[1].words) if word[0] == side], axis=0)
+        side: np.mean([trained.matrix[i] for i, word in enumerate(text[1].words) if word[0] == side], axis=0)
         for side in "ab"
     }
     assert unknown @ sides["a"] / np.linalg.norm(sides["a"]) > unknown @ sides["b"] / np.linalg.norm(sides["b"])
 
 
 @pytest.mark.native
-def test_the_matrix_holds_words_with_their_n_grams(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_finished_matrix_averages_words_with_their_ngrams(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     counted, chosen = text
     config = VectorConfig(dimensions=5, epochs=1, shortest=2, longest=2, buckets=9)
     begins, rows = Subwords(2, 2, 9).table(chosen.words)
     core: Any = system.load()
-    told = word2vec.core_settings(config, 1, 0)
+    settings = word2vec.core_settings(config, 1, 0)
     learner = core.Word2vec(
-        told, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9
+        settings, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9
     )
     while learner.run(1):
         pass
@@ -168,16 +169,18 @@ def test_the_matrix_holds_words_with_their_n_grams(text: tuple[CountedCorpus, Wo
         (["a b c", "b c"], {"shortest": 3, "longest": 6, "buckets": 1}),
     ],
 )
-def test_small_and_large(tmp_path: Path, method: str, lines: list[str], settings: dict[str, Any]) -> None:
+def test_word2vec_on_edge_case_sizes(
+    tmp_path: Path, method: str, lines: list[str], settings: dict[str, Any]
+) -> None:
     counted = count(lines, tmp_path / "numbers")
-    made = learn((counted, build_vocabulary(counted)), method=method, threads=8, **settings)
-    assert made.matrix.shape == (len(counted.words), settings.get("dimensions", 10))
-    assert made.matrix.flags.c_contiguous or "buckets" in settings  # those are views of padded rows
-    assert np.isfinite(made.matrix).all()
-    assert made.metrics["words"] == 3 * counted.total
+    trained = train_small((counted, build_vocabulary(counted)), method=method, threads=8, **settings)
+    assert trained.matrix.shape == (len(counted.words), settings.get("dimensions", 10))
+    assert trained.matrix.flags.c_contiguous or "buckets" in settings  # those are views of padded rows
+    assert np.isfinite(trained.matrix).all()
+    assert trained.metrics["words"] == 3 * counted.total
 
 
-def test_no_words_to_learn(tmp_path: Path) -> None:
+def test_training_without_word_pairs_is_rejected(tmp_path: Path) -> None:
     counted = count(["a b", "c"], tmp_path / "numbers")
     with pytest.raises(InputError, match="lower min_count"):
         train(counted, build_vocabulary(counted, 5), VectorConfig())
@@ -188,14 +191,12 @@ def test_no_words_to_learn(tmp_path: Path) -> None:
 
 
 @pytest.mark.native
-def test_vectors_that_grow_without_bound_are_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_diverging_vectors_are_rejected(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     with pytest.raises(ChainruleError, match=r"lower vectors\.learning_rate"):
-        learn(text, learning_rate=1e30, epochs=20)
+        train_small(text, learning_rate=1e30, epochs=20)
 
 
-def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reported_loss_is_of_the_last_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = count(clusters(20), tmp_path / "numbers")
     losses: dict[int, list[float]] = {}
     for epochs in (1, 30):
@@ -211,16 +212,16 @@ def test_the_loss_is_the_last_epochs_however_often_it_is_asked_for(
 
 
 @pytest.mark.native
-def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word2vec, "POLL_SECONDS", 0.0)  # a sentence at a time
+def test_training_reports_progress_and_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word2vec, "POLL_SECONDS", 0.0)  # one sentence at a time
     counted = count(clusters(20), tmp_path / "numbers")
-    told: list[tuple[str, int, int | None]] = []
+    calls: list[tuple[str, int, int | None]] = []
     config = VectorConfig(epochs=1, sample=0.0)
-    train(counted, build_vocabulary(counted), config, threads=1, progress=lambda *what: told.append(what))
-    assert [done for _, done, _ in told] == [*range(10, 201, 10), 200]
-    assert all(of == 200 for _, _, of in told)
-    assert told[0][0].startswith("learning, loss ")
-    assert told[0][0].endswith(" words/s")
+    train(counted, build_vocabulary(counted), config, threads=1, progress=lambda *what: calls.append(what))
+    assert [done for _, done, _ in calls] == [*range(10, 201, 10), 200]
+    assert all(of == 200 for _, _, of in calls)
+    assert calls[0][0].startswith("learning, loss ")
+    assert calls[0][0].endswith(" words/s")
 
     def stop(what: str, done: int, total: int | None) -> None:
         raise KeyboardInterrupt
@@ -232,8 +233,8 @@ def test_progress_and_stopping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.data
 @pytest.mark.native
 @pytest.mark.parametrize("method", METHODS)
-def test_many_threads_learn_as_well_as_one(data_folder: Path, tmp_path: Path, method: str) -> None:
-    # Threads that added up what each had learnt apart once went too far, the more threads the further.
+def test_many_threads_train_as_well_as_one(data_folder: Path, tmp_path: Path, method: str) -> None:
+    # An earlier version summed the updates of all threads and overshot, the more the more threads.
     counted = count(Corpus.of(data_folder / "wikitext2" / "wiki.train.tokens"), tmp_path / "numbers")
     chosen = build_vocabulary(counted, min_count=5)
     settings: dict[str, Any] = {"method": method, "dimensions": 50, "epochs": 2}

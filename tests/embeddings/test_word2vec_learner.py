@@ -25,16 +25,16 @@ def text(tmp_path: Path) -> tuple[CountedCorpus, WordVocabulary]:
     return counted, build_vocabulary(counted)
 
 
-def test_sub_sampling_by_hand() -> None:
+def test_subsampling_worked_by_hand() -> None:
     # Σ n = 1000, sample 0.01: f = n / 10. n = 1000 − 250 − 10: f = 74, (√74 + 1) / 74 = 0.12976; n = 250: f = 25,
-    # (5 + 1) / 25 = 0.24; n = 10: f = 1, (1 + 1) / 1 = 2: always.
-    kept = [share / 2**32 for share in reference.keep_shares([740, 250, 10], 0.01)]
-    assert kept == pytest.approx([0.12976, 0.24, 1], abs=1e-5)
+    # (5 + 1) / 25 = 0.24; n = 10: f = 1, (1 + 1) / 1 = 2: always kept.
+    shares = [share / 2**32 for share in reference.keep_shares([740, 250, 10], 0.01)]
+    assert shares == pytest.approx([0.12976, 0.24, 1], abs=1e-5)
     assert reference.keep_shares([740, 250, 10], 0) == [2**32 - 1] * 3
 
 
-def parts(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> list[Any]:
-    made: dict[str, Any] = {
+def trainer_arguments(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> list[Any]:
+    arguments: dict[str, Any] = {
         "settings": word2vec.core_settings(VectorConfig(), 1, 0),
         "file": str(counted.file),
         "numbers": counted.numbers,
@@ -44,13 +44,13 @@ def parts(counted: CountedCorpus, chosen: WordVocabulary, **changed: Any) -> lis
         "rows": np.zeros(0, np.uint32),
         "buckets": 0,
     }
-    return list((made | changed).values())
+    return list((arguments | changed).values())
 
 
 @pytest.mark.native
-def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_word2vec_rejects_inconsistent_arguments(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = system.load()
-    told, V = word2vec.core_settings(VectorConfig(), 1, 0), len(text[1].words)
+    settings, V = word2vec.core_settings(VectorConfig(), 1, 0), len(text[1].words)
     for changed, message in (
         ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
         ({"number_of": np.repeat(text[1].number_of, 2)[::2]}, "number_of must lie in a row"),
@@ -61,37 +61,37 @@ def test_what_does_not_fit_is_refused(text: tuple[CountedCorpus, WordVocabulary]
         ({"begins": np.zeros(3, np.uint64)}, "begins of subwords"),
         ({"rows": np.zeros(3, np.uint32)}, "need begins"),
         ({"file": "/nowhere/at/all"}, "cannot be read"),
-        ({"settings": told | {"window": 0}}, "window"),
-        ({"settings": told | {"window": -1}}, "the setting window is -1"),
-        ({"settings": told | {"dimensions": "many"}}, "the setting dimensions is 'many'"),
-        ({"settings": told | {"method": "glove"}}, "skipgram or cbow"),
-        ({"settings": told | {"simd": "sse9"}}, "choose auto"),
+        ({"settings": settings | {"window": 0}}, "window"),
+        ({"settings": settings | {"window": -1}}, "the setting window is -1"),
+        ({"settings": settings | {"dimensions": "many"}}, "the setting dimensions is 'many'"),
+        ({"settings": settings | {"method": "glove"}}, "skipgram or cbow"),
+        ({"settings": settings | {"simd": "sse9"}}, "choose auto"),
         ({"settings": {"method": "cbow"}}, "the setting dimensions is missing"),
     ):
         with pytest.raises(ChainruleError, match=message):
-            core.Word2vec(*parts(*text, **changed))
+            core.Word2vec(*trainer_arguments(*text, **changed))
 
 
-def test_a_damaged_file_is_refused(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_word2vec_rejects_a_damaged_file(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = system.load()
-    learner = core.Word2vec(*parts(*text, numbers=text[0].numbers + 1))
+    learner = core.Word2vec(*trainer_arguments(*text, numbers=text[0].numbers + 1))
     with pytest.raises(ChainruleError, match="shorter than it was"):
         learner.run(9)
-    for wrong in (15, -2):  # the words are 0 … 14
+    for wrong in (15, -2):  # valid numbers are 0 … 14
         np.full(text[0].numbers, wrong, np.int32).tofile(text[0].file)
         with pytest.raises(ChainruleError, match="a number of no word"):
-            core.Word2vec(*parts(*text)).run(9)
+            core.Word2vec(*trainer_arguments(*text)).run(9)
 
 
 @pytest.mark.native
-def test_the_view_keeps_the_vectors_alive(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_array_view_keeps_the_trainer_alive(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = system.load()
-    learner = core.Word2vec(*parts(*text))
+    learner = core.Word2vec(*trainer_arguments(*text))
     learner.run(0.01)
     view, output = learner.input(), learner.output()
     assert view.shape == (15, 100)
     assert output.shape == (15, 100)
-    wanted = view.copy()
+    expected = view.copy()
     learner.finish()
     with pytest.raises(ChainruleError, match="forgotten"):
         learner.run(0.01)
@@ -99,20 +99,20 @@ def test_the_view_keeps_the_vectors_alive(text: tuple[CountedCorpus, WordVocabul
         learner.output()
     del learner
     gc.collect()
-    assert (view == wanted).all()
+    assert (view == expected).all()
     assert not view.flags.writeable
 
 
 @pytest.mark.native
-def test_python_runs_on_while_words_are_learnt(text: tuple[CountedCorpus, WordVocabulary]) -> None:
+def test_training_releases_the_gil(text: tuple[CountedCorpus, WordVocabulary]) -> None:
     core: Any = system.load()
-    told = word2vec.core_settings(VectorConfig(epochs=60_000), 1, 0)
-    learner = core.Word2vec(*parts(*text, settings=told))
+    settings = word2vec.core_settings(VectorConfig(epochs=60_000), 1, 0)
+    learner = core.Word2vec(*trainer_arguments(*text, settings=settings))
     assert releases_lock(lambda: learner.run(0.0))
 
 
 @pytest.mark.native
-def test_words_of_no_number_are_refused(tmp_path: Path) -> None:
+def test_words_of_rejects_invalid_numbers(tmp_path: Path) -> None:
     core: Any = system.load()
     counter = core.WordCounter(str(tmp_path / "numbers"))
     counter.feed(b"a b ")
@@ -121,46 +121,46 @@ def test_words_of_no_number_are_refused(tmp_path: Path) -> None:
             counter.words_of(np.array([wrong]))
 
 
-def steps(
+def recorded_steps(
     folder: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], **settings: Any
 ) -> list[tuple[Any, Any]]:
-    """The context and the targets of every step of one epoch, words by their number, nothing learnt."""
+    """Context and targets of every step of one epoch, as word numbers, without training."""
     counted = count(lines, folder / "numbers")
     chosen = build_vocabulary(counted)
-    found: list[tuple[Any, Any]] = []
+    steps_: list[tuple[Any, Any]] = []
 
-    def note(_: object, __: object, x: list[int], y: list[int], ___: float) -> float:
-        found.append((x, y))
+    def record_step(_: object, __: object, x: list[int], y: list[int], ___: float) -> float:
+        steps_.append((x, y))
         return 0.0
 
-    monkeypatch.setattr(reference, "window", note)
+    monkeypatch.setattr(reference, "window", record_step)
     config = VectorConfig(epochs=1, dimensions=1, sample=0.0, **settings)
-    learner = reference.Word2vec(*parts(counted, chosen, settings=word2vec.core_settings(config, 1, 0)))
+    learner = reference.Word2vec(*trainer_arguments(counted, chosen, settings=word2vec.core_settings(config, 1, 0)))
     while learner.run(1):
         pass
-    return found
+    return steps_
 
 
-def test_windows_reach_1_to_w_equally_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only words with 4 neighbours on both sides tell how far their window reaches: half the size of the context.
+def test_window_sizes_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Only words with 4 neighbours on both sides show the size of their window: half the size of the context.
     lines = [" ".join(f"w{i % 7}" for i in range(900))] * 12
-    found = steps(tmp_path, monkeypatch, lines, window=4, negative=0)
-    within = [x for at, (x, _) in enumerate(found) if 4 <= at % 900 < 896]
+    steps_ = recorded_steps(tmp_path, monkeypatch, lines, window=4, negative=0)
+    within = [x for at, (x, _) in enumerate(steps_) if 4 <= at % 900 < 896]
     reaches = np.bincount([len(x) // 2 for x in within], minlength=5)
     n = 12 * 892
     assert reaches.sum() == n
     assert reaches[0] == 0
-    # Each comes n / 4 = 2676 times; the standard deviation is √(n · 1/4 · 3/4) = 44.8, and five of it are 224.
+    # Each occurs n / 4 = 2676 times; the standard deviation is √(n · 1/4 · 3/4) = 44.8, five of which are 224.
     assert np.abs(reaches[1:] - n / 4).max() < 5 * (n * 3 / 16) ** 0.5
 
 
-def test_noise_is_drawn_by_the_power_of_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Counts 16 : 1 are as 16^0.75 = 8 : 1 in the noise; beside them a word of count 81, 27. Noise that is the word
-    # itself is dropped, so that a word's share is taken over the steps of the other words: p = 27, 8 and 1 of 36.
+def test_noise_follows_the_power_of_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Counts 16 : 1 become 16^0.75 = 8 : 1 in the noise; a word of count 81 has 27. Noise equal to the word itself
+    # is dropped, so a word's share is taken over the steps of the other words: p = 27, 8 and 1 of 36.
     lines = ["a " * 81 + "b " * 16 + "c"] * 150
-    found = steps(tmp_path, monkeypatch, lines, window=2, negative=1)
+    steps_ = recorded_steps(tmp_path, monkeypatch, lines, window=2, negative=1)
     for word, weight in enumerate((27, 8, 1)):
-        others = [y for _, y in found if y[0] != word]
+        others = [y for _, y in steps_ if y[0] != word]
         share, p = np.mean([y[1:] == [word] for y in others]), weight / 36
         assert share == pytest.approx(p, abs=5 * (p * (1 - p) / len(others)) ** 0.5)
 
@@ -192,7 +192,7 @@ except ChainruleError as error:
 @pytest.mark.native
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by the way of Linux")
 @pytest.mark.parametrize("way", ["pairs", "glove"])
-def test_threads_that_cannot_start_are_an_error_not_the_end(tmp_path: Path, way: str) -> None:
+def test_failure_to_start_threads_raises(tmp_path: Path, way: str) -> None:
     command = [sys.executable, "-c", CRASH, str(tmp_path / "numbers"), way]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
