@@ -1,4 +1,4 @@
-"""The pictures of calibration: XML, words for those who do not see, odd numbers."""
+"""Calibration plots: SVG, descriptions for screen readers, edge cases."""
 
 from xml.etree import ElementTree
 
@@ -20,17 +20,17 @@ def texts(drawn: str) -> list[str]:
 @pytest.mark.parametrize("draw", [plot_all_tokens, plot_top_predictions])
 def test_names_and_axes_are_text(draw: object) -> None:
     drawn = draw(MODELS, title="Calibration")  # type: ignore[operator]
-    shown = texts(drawn)
-    assert {"kn <5> & co", "_lstm", "perfect calibration"} <= set(shown)
-    assert "$" not in "".join(shown)
+    labels = texts(drawn)
+    assert {"kn <5> & co", "_lstm", "perfect calibration"} <= set(labels)
+    assert "$" not in "".join(labels)
     assert "<title>Calibration</title>" in drawn
     assert "predicted 0.8, observed 0.75" in drawn
     assert "currentColor" in drawn
     assert len(drawn) < 40_000
 
 
-def test_decades_are_percentages() -> None:
-    # The least is half of 2e-5, so 1e-5 = 0.001 % is the last of six.
+def test_log_axis_is_labelled_in_percent() -> None:
+    # The smallest is half of 2e-5, so 1e-5 = 0.001 % is the last of six decades.
     assert {"100 %", "10 %", "1 %", "0.1 %", "0.01 %", "0.001 %"} <= set(texts(plot_all_tokens(MODELS, title="t")))
 
 
@@ -38,13 +38,13 @@ def test_decades_are_percentages() -> None:
 @pytest.mark.parametrize(
     "bins", [(), (Bin(1, 1.0, 1.0, 0.0),), (Bin(3, 0.0, 0.0, 0.0),), (Bin(9, 1e-12, 0.0, 1e-12),), BINS[2:]]
 )
-def test_odd_bins_are_drawn(draw: object, bins: tuple[Bin, ...]) -> None:
+def test_edge_case_bins_can_be_drawn(draw: object, bins: tuple[Bin, ...]) -> None:
     drawn = draw({"odd": bins}, title="odd")  # type: ignore[operator]
     assert "nan" not in drawn.lower()
     assert "odd" in texts(drawn)
 
 
-def test_description_is_in_words() -> None:
+def test_description_lists_the_points() -> None:
     assert (
         describe_points({"a": BINS[:2], "b": ()})
         == "a: predicted 0.8, observed 0.75, predicted 0.02, observed 0.03; b: no points"

@@ -1,4 +1,4 @@
-"""Two models side by side: words of any tokenizer, differences by hand, a table of hostile words."""
+"""Two models side by side: words of any tokenizer, differences worked by hand, hostile words in tables."""
 
 import math
 from html.parser import HTMLParser
@@ -25,8 +25,8 @@ def ends(tokens: list[str]) -> Mask:
     return np.array([token == "</s>" for token in tokens])
 
 
-def read(tokens: list[str], kind: str) -> WordBits:
-    """Every token at one bit."""
+def words_of_tokens(tokens: list[str], kind: str) -> WordBits:
+    """Every token costs one bit."""
 
     def spell(at: list[int]) -> str:
         return "".join(tokens[i].removeprefix("##") for i in at).strip()
@@ -45,9 +45,9 @@ LINES = {  # "the cats sat", "", "it" in every kind of token
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_all_kinds_of_tokens_make_the_same_words(kind: str) -> None:
-    found = read(LINES[kind], kind)
-    assert list(found.names.items()) == [
+def test_all_tokenizers_give_the_same_words(kind: str) -> None:
+    words = words_of_tokens(LINES[kind], kind)
+    assert list(words.names.items()) == [
         ((0, 0), "the"),
         ((0, 1), "cats"),
         ((0, 2), "sat"),
@@ -56,15 +56,15 @@ def test_all_kinds_of_tokens_make_the_same_words(kind: str) -> None:
         ((2, 0), "it"),
         ((2, 1), "</s>"),
     ]
-    assert sum(found.bits.values()) == len(LINES[kind])  # every token is somewhere, once
+    assert sum(words.bits.values()) == len(LINES[kind])  # every token is counted once
 
 
-def test_a_blank_costs_what_it_costs_the_word_behind_it() -> None:
-    assert list(read(LINES["char"], "char").bits.values()) == [3, 5, 4, 1, 1, 2, 1]
+def test_space_counts_for_the_word_after_it() -> None:
+    assert list(words_of_tokens(LINES["char"], "char").bits.values()) == [3, 5, 4, 1, 1, 2, 1]
 
 
-def test_blanks_in_odd_places() -> None:
-    # Blanks before, between, and after; the last belong to the end of the line.
+def test_word_positions_with_unusual_spaces() -> None:
+    # Spaces before, between, and after; the last belong to the end of the line.
     assert word_positions([" ", "a", " ", "\t", "b", " ", "</s>"], ends([*"123456", "</s>"]), "char") == [
         (0, 0),
         (0, 0),
@@ -74,40 +74,42 @@ def test_blanks_in_odd_places() -> None:
         (0, 2),
         (0, 2),
     ]
-    assert read([" ", "a", " ", "</s>"], "char").names == {(0, 0): "a", (0, 1): "</s>"}
-    # A token over several words ends in the last of them.
+    assert words_of_tokens([" ", "a", " ", "</s>"], "char").names == {(0, 0): "a", (0, 1): "</s>"}
+    # A token over several words belongs to the last of them.
     assert word_positions(["a b", "c ", "d"], ends(["", "", ""]), "bpe") == [(0, 1), (0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "char", "byte", "unigram"])
-def test_a_word_that_may_go_on_is_left_out(kind: str) -> None:
+def test_incomplete_last_word_is_left_out(kind: str) -> None:
     broken = LINES[kind][:-1]  # breaks off after "it"
-    assert (2, 0) not in read(broken, kind).names
-    assert (1, 0) in read(broken, kind).names
+    assert (2, 0) not in words_of_tokens(broken, kind).names
+    assert (1, 0) in words_of_tokens(broken, kind).names
 
 
-def test_a_whole_word_is_kept_at_the_end() -> None:
-    assert (2, 0) in read(LINES["word"][:-1], "whitespace").names
+def test_complete_last_word_is_kept() -> None:
+    assert (2, 0) in words_of_tokens(LINES["word"][:-1], "whitespace").names
 
 
-def test_words_with_split_punctuation() -> None:
+def test_word_positions_with_split_punctuation() -> None:
     tokens = ["(\uffed", "the", "\uffed,", "cat", "\uffed-\uffed", "like", "</s>", "it"]
     assert word_positions(tokens, ends(tokens), "word") == [*[(0, 0)] * 3, *[(0, 1)] * 3, (0, 2), (1, 0)]
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_one_token_is_no_trouble(kind: str) -> None:
-    assert read(["a"], kind).names == {}  # it may go on
-    assert len(read(["a"], "whitespace").names) == 1
-    assert read(["</s>"], kind).names == {(0, 0): "</s>"}
+def test_words_of_a_single_token(kind: str) -> None:
+    assert words_of_tokens(["a"], kind).names == {}  # the word may continue
+    assert len(words_of_tokens(["a"], "whitespace").names) == 1
+    assert words_of_tokens(["</s>"], kind).names == {(0, 0): "</s>"}
 
 
 def test_words_are_aligned_across_tokenizers() -> None:
-    found = compare_words("bpe", "word", read(LINES["bpe"], "bpe"), read(LINES["word"][:-2], "word"))
-    assert list(found.names) == ["the", "cats", "sat", "</s>", "</s>"]
-    assert found.first_bits.tolist() == [1, 2, 1, 1, 1]
-    assert found.second_bits.tolist() == [1, 1, 1, 1, 1]
-    assert found.mean_gain == pytest.approx(-0.2)  # the first needs one bit more in five words
+    comparison = compare_words(
+        "bpe", "word", words_of_tokens(LINES["bpe"], "bpe"), words_of_tokens(LINES["word"][:-2], "word")
+    )
+    assert list(comparison.names) == ["the", "cats", "sat", "</s>", "</s>"]
+    assert comparison.first_bits.tolist() == [1, 2, 1, 1, 1]
+    assert comparison.second_bits.tolist() == [1, 1, 1, 1, 1]
+    assert comparison.mean_gain == pytest.approx(-0.2)  # the first needs one bit more in five words
 
 
 def pair(first: list[float], second: list[float]) -> Disagreement:
@@ -115,50 +117,50 @@ def pair(first: list[float], second: list[float]) -> Disagreement:
     return Disagreement("A", "B", "token", names, np.array(first), np.array(second))
 
 
-def test_differences_by_hand() -> None:
-    found = pair([1.0, 5.0, 2.0, 3.0], [4.0, 4.0, 2.0, 9.0])
+def test_disagreement_worked_by_hand() -> None:
+    disagreement = pair([1.0, 5.0, 2.0, 3.0], [4.0, 4.0, 2.0, 9.0])
     # A is better by 3, −1, 0 and 6 bits: 8 over 4 tokens.
-    assert_allclose(found.gain, [3, -1, 0, 6])
-    assert found.mean_gain == 2.0
-    assert found.largest(1) == [3, 0]
-    assert found.largest(-1) == [1]
-    assert found.largest(1, 1) == [3]
-    assert describe_disagreement(found) == (
+    assert_allclose(disagreement.gain, [3, -1, 0, 6])
+    assert disagreement.mean_gain == 2.0
+    assert disagreement.largest(1) == [3, 0]
+    assert disagreement.largest(-1) == [1]
+    assert disagreement.largest(1, 1) == [3]
+    assert describe_disagreement(disagreement) == (
         "A predicts this text better than B, by 2.00 bits per token over 4 tokens; they differ most on “w3”."
     )
 
 
-def test_the_second_may_be_the_better() -> None:
+def test_second_model_can_be_the_better_one() -> None:
     assert describe_disagreement(pair([2.0, 2.0], [1.0, 1.5])).startswith(
         "B predicts this text better than A, by 0.75 bits"
     )
 
 
-def test_what_only_one_holds_possible_comes_first_and_is_not_averaged() -> None:
-    found = pair([1.0, math.inf, math.inf, 2.0], [math.inf, 3.0, math.inf, 5.0])
-    assert found.gain.tolist() == [math.inf, -math.inf, 0.0, 3.0]
-    assert found.mean_gain == 3.0
-    assert found.one_sided == 2
-    assert found.largest(1) == [0, 3]
-    assert found.impossible == (2, 2)
-    assert found.shared == 1
+def test_one_sided_impossible_tokens_come_first_and_are_not_averaged() -> None:
+    disagreement = pair([1.0, math.inf, math.inf, 2.0], [math.inf, 3.0, math.inf, 5.0])
+    assert disagreement.gain.tolist() == [math.inf, -math.inf, 0.0, 3.0]
+    assert disagreement.mean_gain == 3.0
+    assert disagreement.one_sided == 2
+    assert disagreement.largest(1) == [0, 3]
+    assert disagreement.impossible == (2, 2)
+    assert disagreement.shared == 1
     # Only one token has nonzero probability under both; A predicts it better by 5 − 2 bits.
-    assert describe_disagreement(found) == (
+    assert describe_disagreement(disagreement) == (
         "Both A and B give parts of this text probability 0: A gives probability 0 to 2 of 4 tokens and B to 2; "
         "over the 1 token possible under both, A is 3.00 bits per token better than B; they differ most on “w0”."
     )
-    assert "infinite" in table_html(found)
-    data = to_json(found)
+    assert "infinite" in table_html(disagreement)
+    data = to_json(disagreement)
     assert (data["impossible"], data["possible_to_both"]) == ([2, 2], 1)
     assert [row["bits"] for row in data["largest"]] == [[1.0, None], [2.0, 5.0], [None, 3.0]]
 
 
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_what_holds_a_token_impossible_is_never_the_better(is_turned: bool) -> None:
-    # A is three bits better on both tokens it holds possible, and would never have written the third.
+def test_model_with_impossible_tokens_is_never_the_better_one(is_turned: bool) -> None:
+    # A is three bits better on two tokens but gives the third probability 0.
     first, second = [1.0, 1.0, math.inf], [4.0, 4.0, 9.0]
-    found = pair(second, first) if is_turned else pair(first, second)
-    words = describe_disagreement(found)
+    disagreement = pair(second, first) if is_turned else pair(first, second)
+    words = describe_disagreement(disagreement)
     if is_turned:
         assert words == (
             "A predicts this text better than B: A gives probability 0 to none of 3 tokens and B to 1; over the 2 "
@@ -171,7 +173,7 @@ def test_what_holds_a_token_impossible_is_never_the_better(is_turned: bool) -> N
         )
 
 
-def test_nothing_is_averaged_over_nothing() -> None:
+def test_disagreement_without_common_tokens() -> None:
     assert describe_disagreement(pair([math.inf], [2.0])) == (
         "B predicts this text better than A: A gives probability 0 to 1 of 1 token and B to none; no unit is "
         "possible under both; they differ most on “w0”."
@@ -183,30 +185,30 @@ def test_nothing_is_averaged_over_nothing() -> None:
     )
 
 
-def test_a_score_is_called_one() -> None:
-    found = Disagreement("A", "B", "token", ["w"], np.array([1.0]), np.array([2.0]), is_probability=False)
-    assert "(by score, not probability)" in describe_disagreement(found)
-    assert to_json(found)["is_probability"] is False
+def test_unnormalised_scores_are_labelled_as_scores() -> None:
+    disagreement = Disagreement("A", "B", "token", ["w"], np.array([1.0]), np.array([2.0]), is_probability=False)
+    assert "(by score, not probability)" in describe_disagreement(disagreement)
+    assert to_json(disagreement)["is_probability"] is False
 
 
-def test_equal_models_have_nothing_to_show() -> None:
-    found = pair([1.0, 2.0], [1.0, 2.0])
-    assert describe_disagreement(found) == "A and B give every token the same probability."
-    assert table_html(found).count(">none<") == 2
+def test_equal_models_have_an_empty_table() -> None:
+    disagreement = pair([1.0, 2.0], [1.0, 2.0])
+    assert describe_disagreement(disagreement) == "A and B give every token the same probability."
+    assert table_html(disagreement).count(">none<") == 2
 
 
-def test_the_table_holds_fifteen_either_way_with_their_neighbours() -> None:
-    found = pair([*np.arange(20.0), *np.zeros(20)], [*np.zeros(20), *np.arange(20.0)])
-    table = table_html(found)
+def test_table_has_fifteen_rows_each_way_with_context() -> None:
+    disagreement = pair([*np.arange(20.0), *np.zeros(20)], [*np.zeros(20), *np.arange(20.0)])
+    table = table_html(disagreement)
     assert table.count("<tr>") == 1 + 2 + 2 * predictions.SHOWN
-    # The largest for A is the last, 19 bits, with five words before it and none behind.
+    # The largest for A is the last, 19 bits, with five words before it and none after.
     assert "<bdi>w34 w35 w36 w37 w38 <b>w39</b></bdi>" in table
     assert "+19.00" in table
     assert "−19.00" in table
 
 
 class Tags(HTMLParser):
-    """Names of all elements that a browser would see."""
+    """Names of all elements that a browser would parse."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
@@ -217,10 +219,10 @@ class Tags(HTMLParser):
         self.found.add(tag)
 
 
-def test_hostile_words_stay_words() -> None:
+def test_hostile_words_stay_text() -> None:
     names = ["<script>", "\0", "\udc80", "שלום"]
-    found = Disagreement("<i>", "B", "word", names, np.array([1.0, 2, 3, 4]), np.array([9.0, 9, 1, 1]))
-    markup = table_html(found)
+    disagreement = Disagreement("<i>", "B", "word", names, np.array([1.0, 2, 3, 4]), np.array([9.0, 9, 1, 1]))
+    markup = table_html(disagreement)
     assert not {"script", "i"} & Tags(markup).found
     assert "␀" in markup
     markup.encode("utf-8")

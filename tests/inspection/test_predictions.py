@@ -1,4 +1,4 @@
-"""A text as a model reads it: any family against its score, numbers by hand, hostile tokens."""
+"""Predictions on a text: recorded for any context rule, worked by hand, hostile tokens."""
 
 import json
 import math
@@ -35,7 +35,7 @@ VOCABULARY = Vocabulary(4, BOS, EOS, None)
 
 @dataclass(frozen=True)
 class History:
-    """All ids read, as one number in base 7."""
+    """A hash of all ids read, in base 7."""
 
     read: Ids  # (K,)
 
@@ -79,7 +79,7 @@ def text_of(tokens: int, seed: int = 0) -> Ids:
     return np.random.default_rng(seed).choice([EOS, A, B], size=tokens, p=[0.1, 0.5, 0.4])
 
 
-def recorded(lm: Remembering, ids: Ids) -> Predictions:
+def record_predictions(lm: Remembering, ids: Ids) -> Predictions:
     record = PredictionRecorder(lm, ids)
     for places, log_p in next_token_distributions(lm, ids):
         record.add(places, log_p)
@@ -88,55 +88,57 @@ def recorded(lm: Remembering, ids: Ids) -> Predictions:
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("tokens", [1, 2, 15, 16, 31, 32, 33, 47, 48, 500, 512, 513, 1000])
-def test_every_place_comes_once_with_all_that_was_read_before(tokens: int, context: Context) -> None:
+def test_every_position_is_predicted_once_with_its_full_history(tokens: int, context: Context) -> None:
     lm, ids = Remembering(context), text_of(tokens)
-    seen: list[int] = []
+    positions: list[int] = []
     expected = np.empty((tokens, 4))
     state = lm.start(1)
-    for t, before in enumerate([BOS, *ids[:-1]]):  # one token after another
+    for t, before in enumerate([BOS, *ids[:-1]]):  # one token at a time
         row, state = lm.step(state, np.array([before]))
         expected[t] = row[0]
     for places, log_p in next_token_distributions(lm, ids):
-        seen += places.tolist()
+        positions += places.tolist()
         assert_allclose(log_p, expected[places])
-    assert sorted(seen) == list(range(tokens))
+    assert sorted(positions) == list(range(tokens))
 
 
-def test_blocks_are_short_where_the_vocabulary_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_per_batch_are_limited_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CELLS_AT_ONCE", 3 * 4)
     ids = text_of(100)
-    assert [len(places) for places, _ in next_token_distributions(Remembering(), ids)] == [3] * 33 + [1]
-    monkeypatch.setattr(reading, "CELLS_AT_ONCE", 1)  # less than one distribution
+    sizes = [len(places) for places, _ in next_token_distributions(Remembering(), ids)]
+    assert max(sizes) == 3  # of 34, 34 and 32 tokens
+    assert sizes == [3] * 32 + [2] * 2
+    monkeypatch.setattr(reading, "CELLS_AT_ONCE", 1)  # not even room for one row
     assert {len(places) for places, _ in next_token_distributions(Remembering(), ids)} == {1}
 
 
-def test_progress_reaches_its_end() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    list(next_token_distributions(Remembering(), text_of(100), lambda *step: told.append(step)))
-    assert told[-1] == ("reading", 100, 100)
+def test_distributions_report_progress_to_the_end() -> None:
+    calls: list[tuple[str, int, int | None]] = []
+    list(next_token_distributions(Remembering(), text_of(100), lambda *step: calls.append(step)))
+    assert calls[-1] == ("reading", 100, 100)
 
 
-def test_what_is_recorded_by_hand() -> None:
-    # Two distributions: (a 1/2, b 1/4, </s> 1/4) where b came, and certainty of </s> where </s> came.
+def test_recorded_predictions_worked_by_hand() -> None:
+    # Two distributions: (a 1/2, b 1/4, </s> 1/4) where b occurred, and certainty of </s> where </s> occurred.
     lm, ids = Remembering(), np.array([B, EOS])
     record = PredictionRecorder(lm, ids)
     with np.errstate(divide="ignore"):
         record.add(np.array([0, 1]), np.log([[0, 0.25, 0.5, 0.25], [0, 1.0, 0, 0]]))
-    found = record.finish()
-    assert found.choices == 3
-    assert_allclose(found.bits, [2.0, 0.0])
-    assert not np.signbit(found.bits).any()
-    assert found.rank.tolist() == [2, 1]  # a tie is no lower rank
-    assert_allclose(found.entropy_bits, [1.5, 0.0])  # 1/2 · 1 + 2 · 1/4 · 2
-    assert_array_equal(found.top_ids[0], [A, EOS, B])  # equals by their ids
-    assert_allclose(found.confidence, [0.5, 1.0])
-    assert describe_tokens(found, 1)[0] == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
-    assert describe_predictions(["b", "</s>"], found) == (
+    predictions_ = record.finish()
+    assert predictions_.choices == 3
+    assert_allclose(predictions_.bits, [2.0, 0.0])
+    assert not np.signbit(predictions_.bits).any()
+    assert predictions_.rank.tolist() == [2, 1]  # a tie does not lower the rank
+    assert_allclose(predictions_.entropy_bits, [1.5, 0.0])  # 1/2 · 1 + 2 · 1/4 · 2
+    assert_array_equal(predictions_.top_ids[0], [A, EOS, B])  # ties by id
+    assert_allclose(predictions_.confidence, [0.5, 1.0])
+    assert describe_tokens(predictions_, 1)[0] == "2.00 bits, rank 2 of 3; entropy 1.50 bits"
+    assert describe_predictions(["b", "</s>"], predictions_) == (
         "its surprisal is 1.00 bits per token over 2 tokens (perplexity 2.0); "
         "the most surprising token is “b” (2.0 bits, rank 2 of 3)."
     )
-    assert summary(found)["bits_per_token"] == pytest.approx(1.0)
-    assert summary(found)["mean_entropy_bits"] == pytest.approx(0.75)
+    assert summary(predictions_)["bits_per_token"] == pytest.approx(1.0)
+    assert summary(predictions_)["mean_entropy_bits"] == pytest.approx(0.75)
 
 
 def predictions(bits: list[float], ids: list[int] | None = None, *, is_normalized: bool = True) -> Predictions:
@@ -149,24 +151,24 @@ def predictions(bits: list[float], ids: list[int] | None = None, *, is_normalize
     return Predictions(truth, log_prob, np.ones(N, int), entropy, top, half, 3, is_normalized)
 
 
-def test_a_score_is_no_probability_and_has_no_entropy() -> None:
-    found = recorded(Remembering(is_normalized=False), text_of(20))
-    assert np.isnan(found.entropy).all()
-    assert "by score, not probability; rank" in describe_tokens(found, 1)[0]
-    assert "its scores are not probabilities" in describe_predictions(["x"] * 20, found)
-    assert summary(found)["mean_entropy_bits"] is None
-    data = panel_data(["x"] * 20, found, NAMES)
+def test_unnormalised_scores_have_no_entropy() -> None:
+    predictions_ = record_predictions(Remembering(is_normalized=False), text_of(20))
+    assert np.isnan(predictions_.entropy).all()
+    assert "by score, not probability; rank" in describe_tokens(predictions_, 1)[0]
+    assert "its scores are not probabilities" in describe_predictions(["x"] * 20, predictions_)
+    assert summary(predictions_)["mean_entropy_bits"] is None
+    data = panel_data(["x"] * 20, predictions_, NAMES)
     assert data["is_probability"] is False
     assert data["entropy"] == [None] * 20
 
 
-def test_the_impossible_is_said_and_marked() -> None:
-    found = predictions([1.0, math.inf, 3.0])
-    assert describe_predictions(["x", "y\0", "z"], found) == (
+def test_impossible_tokens_are_described_and_marked() -> None:
+    predictions_ = predictions([1.0, math.inf, 3.0])
+    assert describe_predictions(["x", "y\0", "z"], predictions_) == (
         "it gives 1 of 3 tokens probability 0, the first “y␀”; the others have 2.00 bits each."
     )
-    assert summary(found)["bits_per_token"] is None
-    markup = predictions_html(["x", "y", "z"], found, NAMES, EOS)
+    assert summary(predictions_)["bits_per_token"] is None
+    markup = predictions_html(["x", "y", "z"], predictions_, NAMES, EOS)
     assert markup.count("read-token none") == 1
     assert "impossible: infinitely many bits" in markup
     assert (
@@ -175,26 +177,26 @@ def test_the_impossible_is_said_and_marked() -> None:
     )
 
 
-def test_colours_are_on_the_common_scale() -> None:
+def test_colours_use_the_common_scale() -> None:
     markup = predictions_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS)
-    found = [float(value) for value in re.findall(r"rgba\(213,94,0,([\d.]+)\)", markup)]
-    assert found == [0.0, MAX_OPACITY / 2, MAX_OPACITY, MAX_OPACITY]
+    opacities = [float(value) for value in re.findall(r"rgba\(213,94,0,([\d.]+)\)", markup)]
+    assert opacities == [0.0, MAX_OPACITY / 2, MAX_OPACITY, MAX_OPACITY]
     assert 'title="8.00 bits, rank 1 of 3; entropy 1.00 bits"' in markup
 
 
-def test_characters_stand_side_by_side() -> None:
+def test_characters_are_not_separated() -> None:
     markup = predictions_html(list("abcd"), predictions([0.0, 8.0, 16.0, 99.0]), NAMES, EOS, is_apart=False)
     assert "</span><wbr><span" in markup
     assert "</span> <span" not in markup
 
 
-def test_lines_have_their_own_direction_and_the_last_may_break_off() -> None:
+def test_lines_have_automatic_direction_and_the_last_may_be_incomplete() -> None:
     markup = lines_html(["1", "2", "3", "4"], [False, True, True, False])
     assert re.findall('<div class="read-line" dir="auto">(.*?)</div>', markup) == ["1 2", "3", "4"]
 
 
 class Page(HTMLParser):
-    """Elements, and the text of scripts, as a browser finds them."""
+    """Elements and script texts, as a browser parses them."""
 
     def __init__(self, markup: str) -> None:
         super().__init__()
@@ -217,8 +219,8 @@ HOSTILE = ["</script><script>alert(1)</script>", "<!--", '"><img>', "\0", "\udc8
 
 
 def test_hostile_tokens_stay_text() -> None:
-    found = predictions([1.0] * len(HOSTILE))
-    markup = predictions_html(HOSTILE, found, ["<s>", "</s>", "</script>", "<!--"], EOS)
+    predictions_ = predictions([1.0] * len(HOSTILE))
+    markup = predictions_html(HOSTILE, predictions_, ["<s>", "</s>", "</script>", "<!--"], EOS)
     markup.encode("utf-8")
     page = Page(markup)
     assert page.tags.count("script") == 1
@@ -228,38 +230,38 @@ def test_hostile_tokens_stay_text() -> None:
     assert data["names"] == ["</script>", "<!--"]
 
 
-def test_the_panel_is_told_what_was_expected() -> None:
+def test_panel_data_contains_the_top_predictions() -> None:
     lm, ids = Remembering(), text_of(50)
-    found = recorded(lm, ids)
-    data = panel_data([NAMES[i] for i in ids], found, NAMES)
+    predictions_ = record_predictions(lm, ids)
+    data = panel_data([NAMES[i] for i in ids], predictions_, NAMES)
     width = data["width"]
     assert width == 3
     for t in range(50):
         names = [data["names"][i] for i in data["top"][t * width : (t + 1) * width]]
-        assert names == [NAMES[i] for i in found.top_ids[t]]
+        assert names == [NAMES[i] for i in predictions_.top_ids[t]]
         assert names[data["came"][t]] == NAMES[ids[t]]
-    assert_allclose(np.array(data["p"]).reshape(50, 3) / 1e6, np.exp(found.top_log_probs), atol=1e-6)
-    assert_allclose(np.array(data["bits"]) / 100, found.bits, atol=0.006)
+    assert_allclose(np.array(data["p"]).reshape(50, 3) / 1e6, np.exp(predictions_.top_log_probs), atol=1e-6)
+    assert_allclose(np.array(data["bits"]) / 100, predictions_.bits, atol=0.006)
     outside = panel_data(["x"], predictions([1.0], [EOS]), NAMES)
     assert outside["came"] == [-1]
 
 
-def test_four_hundred_tokens_are_shown_and_take_little_room() -> None:
+def test_only_four_hundred_tokens_are_shown() -> None:
     N = 1000
     rng = np.random.default_rng(0)
     top = rng.integers(0, 10_000, size=(N, 10))
     log_p = np.log(rng.dirichlet(np.ones(10), size=N))
-    found = Predictions(top[:, 0], log_p[:, 0], np.ones(N, int), np.ones(N), top, log_p, 10_000)
+    predictions_ = Predictions(top[:, 0], log_p[:, 0], np.ones(N, int), np.ones(N), top, log_p, 10_000)
     names = [f"extraordinary{i}" for i in range(10_000)]
-    markup = predictions_html([names[i] for i in top[:, 0]], found, names, EOS)
+    markup = predictions_html([names[i] for i in top[:, 0]], predictions_, names, EOS)
     assert markup.count('class="read-token"') == reading.MAX_SHOWN == 400
     assert len(markup.encode()) < 250_000
 
 
-def test_the_program_asks_for_nothing_from_outside() -> None:
+def test_panel_script_uses_no_outside_resources() -> None:
     assert not re.search(r"https?:|import|fetch|innerHTML|eval", load_script())
     assert "</" not in load_script()
 
 
-def test_json_cannot_end_its_element() -> None:
+def test_json_cannot_end_its_script_element() -> None:
     assert json_for_script({"a": "</script><!--"}) == '{"a":"\\u003c/script>\\u003c!--"}'

@@ -1,4 +1,4 @@
-"""The panel of a coloured text in a real browser, under the policy of our pages."""
+"""The panel of coloured text in a real browser, under the content security policy of the pages."""
 
 import base64
 import hashlib
@@ -17,16 +17,16 @@ EOS, A, B = 1, 2, 3
 
 
 def browse(folder: Path, markup: str, action: str = "") -> str:
-    """The document in a browser under the strict policy of our pages, after the program and an action have run."""
+    """The DOM in a browser under the strict policy of the pages, after the program and an action."""
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("chromium is not installed")
     programs = [load_script(), action]
-    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in programs]
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in programs]
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + " ".join(
         f"'sha256-{d}'" for d in digests
     )
-    scripts = "".join(f"<script>{each}</script>" for each in programs)
+    scripts = "".join(f"<script>{script}</script>" for script in programs)
     file = folder / "page.html"
     file.write_text(
         f'<!doctype html><html><head><meta charset="utf-8">'
@@ -44,17 +44,17 @@ def panel_of(dom: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_browser_opens_the_panel_by_pointer_focus_and_keys(tmp_path: Path) -> None:
+def test_panel_opens_by_pointer_focus_and_keys(tmp_path: Path) -> None:
     ids = np.array([A, B, EOS])
     top = np.array([[A, B, EOS], [A, EOS, B], [EOS, A, B]])
     p = np.array([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1], [0.9, 0.06, 0.04]])
     log_prob = np.log([0.5, 0.1, 0.9])
-    found = Predictions(ids, log_prob, np.array([1, 3, 1]), np.full(3, math.log(2)), top, np.log(p), 3)
-    markup = predictions_html(["<a>", "b", "</s>"], found, ["<s>", "</s>", "<a>", "b"], EOS)
+    predictions_ = Predictions(ids, log_prob, np.array([1, 3, 1]), np.full(3, math.log(2)), top, np.log(p), 3)
+    markup = predictions_html(["<a>", "b", "</s>"], predictions_, ["<s>", "</s>", "<a>", "b"], EOS)
     shut = panel_of(browse(tmp_path, markup))
     assert "hidden" not in shut[:60]
     assert "<bdi><b" in shut
-    assert "&lt;a&gt;" in shut  # the first token is open from the beginning, and stays text
+    assert "&lt;a&gt;" in shut  # the first token is open initially and escaped
     assert "50.0 %" in shut
     tokens = 'const tokens = document.querySelectorAll(".read-token");'
     actions = {

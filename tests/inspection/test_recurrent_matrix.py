@@ -1,4 +1,4 @@
-"""What the sizes of recurrent matrices bound, and what they do not."""
+"""What the norm of recurrent matrices bounds, and what it does not."""
 
 import numpy as np
 import pytest
@@ -9,18 +9,18 @@ from chainrule.neural.probes.measurements import MAX_SLOPE, Recurrence, Spectrum
 
 
 def diagonal(*values: float) -> Spectrum:
-    """Of a diagonal matrix: its entries are the eigenvalues, their moduli the singular values."""
+    """Spectrum of a diagonal matrix: its entries are the eigenvalues, their moduli the singular values."""
     return Spectrum(np.array(values, dtype=np.complex128), np.sort(np.abs(values))[::-1])
 
 
 def elman(size: float, nonlinearity: str = "tanh", other_paths: str = "") -> Recurrence:
-    """Its matrix is this times the identity."""
+    """An Elman layer whose matrix is this multiple of the identity."""
     spectra = {"": diagonal(size, size)}
     return Recurrence(layer=1, spectra=spectra, nonlinearity=nonlinearity, other_paths=other_paths)
 
 
 @pytest.mark.parametrize(("phi", "slope"), [("tanh", 1.0), ("relu", 1.0), ("leaky", 1.0), ("sigmoid", 0.25)])
-def test_the_gain_is_the_largest_slope_of_phi(phi: str, slope: float) -> None:
+def test_gain_is_the_largest_slope_of_the_activation(phi: str, slope: float) -> None:
     x = np.linspace(-3, 3, 6001)
     functions = {
         "tanh": np.tanh(x),
@@ -33,13 +33,13 @@ def test_the_gain_is_the_largest_slope_of_phi(phi: str, slope: float) -> None:
     assert elman(3.0, phi).gain == 3.0 * slope
 
 
-def test_the_bound_by_hand_and_never_infinite() -> None:
+def test_gradient_bound_worked_by_hand_and_finite() -> None:
     assert_allclose(gradient_bound(0.5, 3), [1.0, 0.5, 0.25, 0.125])
     assert np.isfinite(gradient_bound(1e6, 200)).all()
     assert_allclose(gradient_bound(0.0, 2), [1.0, 0.0, 0.0])
 
 
-def test_words_say_what_is_forced_and_what_is_permitted() -> None:
+def test_description_distinguishes_must_vanish_and_can_explode() -> None:
     # 0.5 after 10 steps: 0.5^10 = 1 / 1024 = 0.00098
     assert "= 0.50 < 1: the gradient must vanish, after 10 tokens at most 0.00098" in describe(elman(0.5))
     assert "= 2.00 > 1: the gradient can explode, but need not" in describe(elman(2.0))
@@ -47,7 +47,7 @@ def test_words_say_what_is_forced_and_what_is_permitted() -> None:
 
 
 @pytest.mark.parametrize("gain", [1.0, 1 - 1e-6, 1 + 1e-6])
-def test_a_gain_of_one_is_one_however_it_was_rounded(gain: float) -> None:
+def test_gain_of_one_is_described_despite_rounding(gain: float) -> None:
     words = describe(elman(gain))
     assert "σ_max · max φ′ = 1.00: the gradient need not vanish and cannot explode" in words
     assert "<" not in words
@@ -56,15 +56,15 @@ def test_a_gain_of_one_is_one_however_it_was_rounded(gain: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "shown"),
+    ("gain", "expected"),
     [(0.998, "= 0.998 < 1: the gradient must vanish"), (1.0004, "= 1.0004 > 1: the gradient can explode")],
 )
-def test_a_gain_near_one_does_not_read_as_one(gain: float, shown: str) -> None:
-    assert shown in describe_gain(gain)
+def test_gain_near_one_is_shown_with_enough_digits(gain: float, expected: str) -> None:
+    assert expected in describe_gain(gain)
 
 
 @pytest.mark.parametrize("size", [0.3, 1.0, 3.0])
-def test_of_a_layer_with_other_gradient_paths_has_no_bound(size: float) -> None:
+def test_layer_with_other_gradient_paths_has_no_bound(size: float) -> None:
     layer = elman(size, other_paths="the layers above it")
     assert not layer.is_bound
     assert layer.gain == pytest.approx(size)
@@ -76,12 +76,12 @@ def test_of_a_layer_with_other_gradient_paths_has_no_bound(size: float) -> None:
     assert not any(claim in words for claim in ("forces", "permits", "circle"))
 
 
-def test_outside_counts_what_lies_beyond_the_circle() -> None:
+def test_outside_counts_eigenvalues_beyond_the_unit_circle() -> None:
     assert diagonal(0.5, -2.0, 1.5, 0.0).outside == 0.5  # −2 and 1.5 of four
     assert diagonal(1 + 1e-6, -1.0).outside == 0.0  # on the circle
 
 
-def test_a_gated_layer_has_no_bound_and_its_candidate_stands_first() -> None:
+def test_gated_layer_has_no_bound_and_shows_its_candidate_first() -> None:
     spectra = {name: diagonal(k, k) for k, name in enumerate("ifgo", start=1)}
     layer = Recurrence(layer=2, spectra=spectra)
     assert layer.gain is None

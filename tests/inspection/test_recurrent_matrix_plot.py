@@ -1,4 +1,4 @@
-"""Pictures of matrices: well-formed, described, small, and every dot where it belongs."""
+"""Plots of recurrent matrices: well-formed, described, small, and correct positions."""
 
 import re
 from dataclasses import replace
@@ -30,10 +30,10 @@ def layer(number: int = 1, width: int = 3) -> Recurrence:
     return Recurrence(layer=number, spectra={"": spectrum(R)}, nonlinearity="tanh", random_spectra=drawn)
 
 
-def test_a_plane_for_every_layer_and_every_drawn_matrix() -> None:
+def test_plane_for_every_layer_and_random_matrix() -> None:
     drawn = recurrent_matrix.plot_eigenvalues([layer(1), layer(2)], title="Eigenvalues of <a>")
     root = ElementTree.fromstring(drawn)
-    names = [each.text for each in root.iter(f"{SVG}text")]
+    names = [element.text for element in root.iter(f"{SVG}text")]
     assert [name for name in names if name and name[0] in "los"] == [
         "layer 1",
         "layer 2",
@@ -44,13 +44,13 @@ def test_a_plane_for_every_layer_and_every_drawn_matrix() -> None:
     assert len(planes) == 4
     assert "layer 1: largest modulus 2.00" in (planes[0].get("aria-label") or "")
     assert len({plane.get("aria-label") for plane in planes}) == 4
-    # a dot an eigenvalue: two layers and two drawn of three each
+    # one dot per eigenvalue: two layers and two random matrices of three each
     assert drawn.count("h0") == 12
     assert "url(" not in drawn
 
 
-def test_planes_stand_in_one_row_or_in_even_ones(tmp_path: Path) -> None:
-    """As a browser breaks them: at 150 pixels each five need 750, six 900 and nine 1,350."""
+def test_planes_wrap_into_even_rows(tmp_path: Path) -> None:
+    """As a browser wraps them: at 150 pixels each five need 750, six 900 and nine 1,350."""
     rows = {
         (5, 1040): "5",
         (5, 700): "3+2",
@@ -74,12 +74,12 @@ def test_planes_stand_in_one_row_or_in_even_ones(tmp_path: Path) -> None:
         "return [...rows.values()].join('+') }).join(' ') }"
     )
     page = f"<title></title>{''.join(pages)}<script>{script}</script>"
-    seen = browse(tmp_path, page, "--dump-dom").stdout.decode()
-    assert re.findall(r"<title>([\d+ ]*)</title>", seen)[0].split() == list(rows.values())
+    row_sizes = browse(tmp_path, page, "--dump-dom").stdout.decode()
+    assert re.findall(r"<title>([\d+ ]*)</title>", row_sizes)[0].split() == list(rows.values())
 
 
-def test_dots_lie_where_the_eigenvalues_are() -> None:
-    """In the first plane −2, −½ and 1 stand on one level line, evenly apart."""
+def test_dots_are_at_the_eigenvalues() -> None:
+    """In the first plane −2, −½ and 1 are on one horizontal line, evenly spaced."""
     drawn = recurrent_matrix.plot_eigenvalues([layer()], title="x")
     points = [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)h0", drawn)][:3]
     xs, ys = zip(*sorted(points), strict=True)
@@ -88,27 +88,27 @@ def test_dots_lie_where_the_eigenvalues_are() -> None:
     assert xs[2] - xs[0] > 50
 
 
-def test_a_wide_layer_stays_small() -> None:
+def test_plot_of_a_wide_layer_is_small() -> None:
     rng = np.random.default_rng(0)
     wide = Recurrence(layer=1, spectra={"": spectrum(rng.normal(0, 0.05, (400, 400)))}, nonlinearity="tanh")
     assert len(recurrent_matrix.plot_eigenvalues([wide], title="x")) < 20_000
 
 
-def test_paths_that_are_no_dots_keep_their_shape() -> None:
-    given = ' d="M 1.2345 2.3456 \nL 1.2345 9.8765 \nL 3.4567 9.8765 \nz"'
-    assert " ".join(recurrent_matrix.compact_paths(given).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
+def test_compact_paths_keeps_other_shapes() -> None:
+    path = ' d="M 1.2345 2.3456 \nL 1.2345 9.8765 \nL 3.4567 9.8765 \nz"'
+    assert " ".join(recurrent_matrix.compact_paths(path).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
     assert recurrent_matrix.compact_paths(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
         ' d="M1.2 2.3h0M5.0 6.0h0"'
     )
 
 
-def test_the_table_has_all_numbers() -> None:
-    found = recurrent_matrix.spectrum_table([layer()])
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", found)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33 %"]
-    assert found.count("<tr>") == 1 + 3
+def test_spectrum_table_has_all_numbers() -> None:
+    table = recurrent_matrix.spectrum_table([layer()])
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", table)[:5] == ["layer 1, state", "3", "2.000", "2.000", "33 %"]
+    assert table.count("<tr>") == 1 + 3
 
 
-def test_bounds_that_vanish_and_explode_are_drawn() -> None:
+def test_vanishing_and_exploding_bounds_can_be_drawn() -> None:
     drawn = recurrent_matrix.plot_bounds(
         {"down": gradient_bound(0.1, 100), "up": gradient_bound(50.0, 100), "none": gradient_bound(0.0, 9)},
         title="B",
@@ -116,4 +116,4 @@ def test_bounds_that_vanish_and_explode_are_drawn() -> None:
     root = ElementTree.fromstring(drawn)
     assert "down: 0.1 per step; up: 50 per step" in (root.get("aria-label") or "")
     assert "nan" not in drawn
-    assert "1e−08" in {each.text for each in root.iter(f"{SVG}text")}
+    assert "1e−08" in {element.text for element in root.iter(f"{SVG}text")}

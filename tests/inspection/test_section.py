@@ -1,4 +1,4 @@
-"""Sections and figures: in a notebook, and as files."""
+"""Sections and figures: in a notebook and as files."""
 
 from pathlib import Path
 
@@ -17,17 +17,17 @@ def section() -> Section:
     return Section(name="gates", title="Gates <1>", findings=(Finding(None, "it is 1 < 2."),), figures=(dot, table))
 
 
-def test_a_section_shows_itself() -> None:
-    shown = section()._repr_html_()
-    assert "<h3>Gates &lt;1&gt;</h3><p>it is 1 &lt; 2.</p>" in shown
-    assert shown.count("<figure>") == 2
+def test_section_html_representation() -> None:
+    html = section()._repr_html_()
+    assert "<h3>Gates &lt;1&gt;</h3><p>it is 1 &lt; 2.</p>" in html
+    assert html.count("<figure>") == 2
     assert repr(section()) == "<Gates <1>: it is 1 < 2.>"
     assert section()["table"].drawing == "<table></table>"
     with pytest.raises(KeyError, match="there is no figure 'tables'; there are dot, table"):
         section()["tables"]
 
 
-def test_a_figure_as_a_file(tmp_path: Path) -> None:
+def test_figure_is_saved_as_a_file(tmp_path: Path) -> None:
     section()["dot"].save(tmp_path / "dot.svg")
     saved = (tmp_path / "dot.svg").read_text(encoding="utf-8")
     assert "<title>One dot</title>" in saved
@@ -38,5 +38,5 @@ def test_a_figure_as_a_file(tmp_path: Path) -> None:
         section()["dot"].save("flow.png")
 
 
-def test_numbers_as_json_holds_them() -> None:
+def test_round_for_json_replaces_non_finite_numbers() -> None:
     assert round_for_json(np.array([1 / 3, np.nan, -np.inf, 2e9])) == [0.333333, None, None, 2e9]

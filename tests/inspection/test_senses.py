@@ -1,4 +1,4 @@
-"""Senses told apart: worked by hand, and against the definitions spelt out."""
+"""Separation of senses: worked by hand, and against the definition."""
 
 import math
 
@@ -23,11 +23,12 @@ AT_ANGLES = np.array([[math.cos(a), math.sin(a)] for a in np.deg2rad([0, 20, 80,
 SENSES = ["a", "a", "b", "b", "b"]
 
 
-def test_by_hand() -> None:
+def test_separation_worked_by_hand() -> None:
     """Vectors at 0° and 20° are of sense a, those at 80°, 100° and 30° of b.
 
-    Without itself, 0° has a at 20° and b near 70°: a, right. 20° has a at 0° and b near 70°: a, right. 80° has a at
-    10° and b at 65°: b, right; 100° likewise a at 10°, b at 55°: b, right. 30° has a at 10°, b at 90°: a, wrong.
+    Leaving itself out, 0° has a at 20° and b near 70°: a, correct. 20° has a at 0° and b near 70°: a, correct.
+    80° has a at 10° and b at 65°: b, correct; 100° likewise a at 10°, b at 55°: b, correct. 30° has a at 10°, b
+    at 90°: a, wrong.
     """
     assert accuracy(AT_ANGLES, SENSES) == 4 / 5
     cosine = [math.cos(math.radians(d)) for d in (20, 20, 50, 70, 80, 100, 30, 60, 80, 10)]
@@ -36,18 +37,18 @@ def test_by_hand() -> None:
     assert across == pytest.approx(sum(cosine[4:]) / 6)  # 0–80, 0–100, 0–30, 20–80, 20–100, 20–30
 
 
-def test_length_does_not_matter() -> None:
+def test_separation_ignores_vector_length() -> None:
     lengths = np.array([[3.0], [0.1], [7.0], [1.0], [100.0]])
-    (one,), (other,) = (
+    (expected,), (rescaled,) = (
         measure_separation({1: x.astype(np.float32)}, SENSES) for x in (AT_ANGLES, AT_ANGLES * lengths)
     )
-    assert one.accuracy == other.accuracy
-    assert_allclose([one.within, one.across], [other.within, other.across], atol=1e-6)
+    assert expected.accuracy == rescaled.accuracy
+    assert_allclose([expected.within, expected.across], [rescaled.within, rescaled.across], atol=1e-6)
     assert_allclose(unit_vectors(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0.0, 0.0]])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_against_the_definition(seed: int) -> None:
+def test_accuracy_equals_its_definition(seed: int) -> None:
     """The centroid of the unit vectors of all other occurrences, sense by sense, in plain loops."""
     rng = np.random.default_rng(seed)
     senses = [*"aabbccaabbcc", *"abc"]
@@ -66,36 +67,36 @@ def test_against_the_definition(seed: int) -> None:
 
 
 @pytest.mark.parametrize("senses", [["a"] * 12 + ["b"] * 12, ["a"] * 3 + ["b"] * 5 + ["c"] * 4])
-def test_one_vector_for_all_is_right_as_often_as_the_majority(senses: list[str]) -> None:
-    """Though rounding makes its centroids differ in their last bits."""
+def test_identical_vectors_have_the_majority_accuracy(senses: list[str]) -> None:
+    """Although rounding makes the centroids differ in their last bits."""
     vector = np.random.default_rng(1).normal(size=37).astype(np.float32)
-    (found,) = measure_separation({0: np.tile(vector, (len(senses), 1))}, senses)
-    assert found.accuracy == majority_sense(senses)[1] == max(map(senses.count, senses)) / len(senses)
-    assert (found.gap, found.different) == (0.0, 1)
-    assert found.within == pytest.approx(1.0)
+    (separation,) = measure_separation({0: np.tile(vector, (len(senses), 1))}, senses)
+    assert separation.accuracy == majority_sense(senses)[1] == max(map(senses.count, senses)) / len(senses)
+    assert (separation.gap, separation.different) == (0.0, 1)
+    assert separation.within == pytest.approx(1.0)
 
 
-def test_the_majority() -> None:
+def test_majority_sense() -> None:
     assert majority_sense(["a", "b", "b"]) == ("b", 2 / 3)
     assert majority_sense(["b", "a", "a", "b"]) == ("b", 0.5)
 
 
-def test_the_best_layer() -> None:
+def test_best_layer_by_accuracy_then_gap() -> None:
     layers = [Separation(0, 0.9, 1.0, 1.0, 1), Separation(1, 0.8, 0.5, 0.4, 9), Separation(2, 0.8, 0.5, 0.3, 9)]
     assert best_layer(layers).layer == 2
     assert best_layer(layers[:2]).layer == 1
     assert best_layer(layers[:1]).layer == 0
 
 
-def test_what_cannot_be_measured_is_refused() -> None:
+def test_too_few_senses_or_sentences_are_rejected() -> None:
     with pytest.raises(InputError, match="only one sense, 'a'; give sentences of two or more"):
         measure_separation({0: np.ones((3, 2))}, ["a"] * 3)
     with pytest.raises(InputError, match="sense 'b' has only one sentence"):
         check_senses(["a", "a", "b"])
 
 
-def test_principal_components_against_the_covariance() -> None:
-    """Variances are the largest eigenvalues of the covariance of the unit vectors, parts of its trace."""
+def test_principal_components_equal_the_covariance_eigenvectors() -> None:
+    """Variances are the largest eigenvalues of the covariance of the unit vectors, shares are of its trace."""
     x = np.random.default_rng(2).normal(size=(12, 5)) * [3, 2, 1, 1, 1] + 1
     points, shares = principal_components(x)
     values, vectors = np.linalg.eigh(np.cov(unit_vectors(x).T, bias=True))
@@ -104,10 +105,10 @@ def test_principal_components_against_the_covariance() -> None:
     expected = (unit_vectors(x) - unit_vectors(x).mean(axis=0)) @ vectors[:, ::-1][:, :2]
     assert_allclose(np.abs(points), np.abs(expected), atol=1e-12)
     again, _ = principal_components(x[::-1])
-    assert_allclose(again, points[::-1], atol=1e-12)  # a sign that does not hang on the order of the rows
+    assert_allclose(again, points[::-1], atol=1e-12)  # the sign does not depend on the order of the rows
 
 
-def test_where_nothing_varies_all_is_in_one_point() -> None:
+def test_principal_components_without_variance_are_zero() -> None:
     points, shares = principal_components(np.tile(np.random.default_rng(3).normal(size=7), (4, 1)))
     assert not points.any()
     assert not shares.any()

@@ -1,4 +1,4 @@
-"""The picture of senses: XML that needs nothing, a point and a sentence each, text that cannot break out."""
+"""Sense plot: self-contained SVG, one titled point per sentence, escaped text."""
 
 import re
 from xml.etree import ElementTree
@@ -20,16 +20,16 @@ SVG = "{http://www.w3.org/2000/svg}"
 def picture(static: int = 1) -> SensePlot:
     vectors = np.random.default_rng(1).normal(size=(6, 4))
     vectors[3:] += 3
-    found = [Separation(0, 0.5, 1.0, 1.0, static), Separation(1, 5 / 6, 0.8, 0.3, 6)]
-    return SensePlot("bank", "a <b> model", SENSES, SENTENCES, [3] * 6, found, vectors)
+    layers = [Separation(0, 0.5, 1.0, 1.0, static), Separation(1, 5 / 6, 0.8, 0.3, 6)]
+    return SensePlot("bank", "a <b> model", SENSES, SENTENCES, [3] * 6, layers, vectors)
 
 
 def titles(drawn: str) -> list[str]:
-    """Of the points: the figure's own left out."""
+    """Titles of the points, without the figure's."""
     return [element.text or "" for element in ElementTree.fromstring(drawn).iter(f"{SVG}title")][1:]
 
 
-def test_every_point_says_its_sentence() -> None:
+def test_every_point_is_titled_with_its_sentence() -> None:
     drawn = draw(picture())
     assert titles(drawn) == [f"{sense}: {' '.join(s)}" for sense, s in zip(SENSES, SENTENCES, strict=True)]
     assert "<a " not in drawn
@@ -37,7 +37,7 @@ def test_every_point_says_its_sentence() -> None:
         assert colour in drawn
 
 
-def test_legend_axes_and_description() -> None:
+def test_sense_plot_legend_axes_and_description() -> None:
     texts = " | ".join(element.text or "" for element in ElementTree.fromstring(draw(picture())).iter(f"{SVG}text"))
     assert "river (3)" in texts
     assert "<money> & more (3)" in texts
@@ -50,41 +50,41 @@ def test_legend_axes_and_description() -> None:
     assert "The static vector is the same in every sentence" in label
 
 
-def test_where_there_are_several_static_vectors_none_is_drawn() -> None:
+def test_static_vector_is_omitted_if_not_unique() -> None:
     drawn = draw(picture(static=2))
     assert "in one point" not in drawn
     assert "The static vector is the same" not in drawn
 
 
-def test_the_same_numbers_give_the_same_bytes() -> None:
+def test_sense_plot_is_deterministic() -> None:
     assert draw(picture()) == draw(picture())
     assert render_page(picture()) == render_page(picture())
 
 
-def test_alone_it_has_paper_and_ink_for_light_and_dark() -> None:
+def test_standalone_sense_plot_has_light_and_dark_colours() -> None:
     drawn = standalone(draw(picture()))
     ElementTree.fromstring(drawn)
     assert drawn.count("<style>") == 1
     assert "prefers-color-scheme:dark" in drawn
     assert "currentColor" in drawn
-    assert "<style>" not in draw(picture())  # in a page it takes the page's
+    assert "<style>" not in draw(picture())  # in a page it inherits the page's
 
 
-def test_the_page_has_figure_numbers_and_sentences_and_needs_nothing() -> None:
-    made = render_page(picture())
-    assert "<b>" not in made
-    assert "&lt;money&gt; &amp; more" in made
-    assert "http" not in made.replace("http://www.w3.org/2000/svg", "")
-    assert "<script" not in made
-    assert "<td>0 (static)</td><td>50.0 %</td><td>50.0 %</td><td>1.000</td><td>1.000</td><td>+0.000</td>" in made
+def test_sense_page_is_self_contained_and_escaped() -> None:
+    page = render_page(picture())
+    assert "<b>" not in page
+    assert "&lt;money&gt; &amp; more" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "<script" not in page
+    assert "<td>0 (static)</td><td>50.0 %</td><td>50.0 %</td><td>1.000</td><td>1.000</td><td>+0.000</td>" in page
     assert (
-        "<tr class=best><td>1</td><td>83.3 %</td><td>50.0 %</td><td>0.800</td><td>0.300</td><td>+0.500</td>" in made
+        "<tr class=best><td>1</td><td>83.3 %</td><td>50.0 %</td><td>0.800</td><td>0.300</td><td>+0.500</td>" in page
     )
-    assert made.count("<mark>bank</mark>") == 6
-    assert made.startswith("<!doctype html>")
+    assert page.count("<mark>bank</mark>") == 6
+    assert page.startswith("<!doctype html>")
 
 
-def test_a_few_words_of_the_sentence() -> None:
+def test_context_shows_a_few_words() -> None:
     words = ["we", "sat", "on", "the", "bank"]
     assert context(words, 4, 2) == "… on the bank"
     assert context(words, 0, 1) == "we sat …"

@@ -1,4 +1,4 @@
-"""The pictures of a run: XML that needs nothing, the right names and ticks, any run however short."""
+"""Plots of a run: self-contained SVG, correct names and ticks, runs of any length."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib")
 
 
 def run(lines: int = 40, matrices: int = 3, **more: Any) -> TrainingLog:
-    """A run whose loss falls by a nat in all; matrix i moves by 10^-i."""
+    """A run whose loss falls by one nat in all; parameter i moves by 10^-i."""
     steps = np.arange(1.0, lines + 1)
     usual: dict[str, Any] = {
         "step": 10 * steps,
@@ -51,7 +51,7 @@ each = pytest.mark.parametrize("draw", FIGURES)
 
 @each
 @pytest.mark.parametrize("lines", [1, 2, 1000])
-def test_one_small_svg_element_that_needs_nothing(draw: Callable[[TrainingLog], str], lines: int) -> None:
+def test_training_plot_is_small_and_self_contained(draw: Callable[[TrainingLog], str], lines: int) -> None:
     drawn = draw(run(lines))
     assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
     assert set(re.findall(r"https?://[^\"]*", drawn)) == {"http://www.w3.org/2000/svg"}
@@ -63,23 +63,23 @@ def test_one_small_svg_element_that_needs_nothing(draw: Callable[[TrainingLog], 
 
 
 @each
-def test_the_same_numbers_give_the_same_bytes(draw: Callable[[TrainingLog], str]) -> None:
+def test_training_plots_are_deterministic(draw: Callable[[TrainingLog], str]) -> None:
     assert draw(run()) == draw(run())
 
 
-def test_ticks_give_nats_and_perplexity() -> None:
-    found = texts(training.plot_loss({"a": run()}))
-    assert "nats per token (perplexity)" in found
-    assert "5 (148)" in found  # e^5 = 148.4
+def test_loss_ticks_give_nats_and_perplexity() -> None:
+    labels = texts(training.plot_loss({"a": run()}))
+    assert "nats per token (perplexity)" in labels
+    assert "5 (148)" in labels  # e^5 = 148.4
     assert "5" in texts(training.plot_loss({"a": run()}, is_nats=False))
 
 
-def test_several_runs_are_named_and_one_is_not() -> None:
+def test_only_several_runs_are_named() -> None:
     assert {"a", "b & <c>"} <= set(texts(training.plot_loss({"a": run(), "b & <c>": run()})))
     assert "a" not in texts(training.plot_loss({"a": run()}))
 
 
-def test_validations_are_points_where_they_are_nats() -> None:
+def test_validations_are_points_only_in_nats() -> None:
     def circles(log: TrainingLog) -> int:
         return training.plot_loss({"a": log}).count("<use ")
 
@@ -88,33 +88,33 @@ def test_validations_are_points_where_they_are_nats() -> None:
     assert circles(run(validations=rates)) == circles(run(validations=None))
 
 
-def test_the_clip_line_is_named_where_there_is_one() -> None:
+def test_clip_line_is_labelled_if_present() -> None:
     assert "clip, 1.5" in texts(training.plot_gradient_norm("a", run(), clip=1.5))
     assert not any(text.startswith("clip,") for text in texts(training.plot_gradient_norm("a", run(), clip=0.0)))
 
 
-def test_bars_are_parts_of_the_clipped_steps() -> None:
+def test_clipping_bars_are_shares_of_clipped_steps() -> None:
     log = run(clipped_by={"W": np.full(40, 3.0), "R": np.full(40, 1.0), "b": np.zeros(40)})
-    found = texts(training.plot_clipping("a", log))
-    assert found.index("W") < found.index("R")
-    assert {"75 %", "25 %"} <= set(found)
-    assert "b" not in found
+    labels = texts(training.plot_clipping("a", log))
+    assert labels.index("W") < labels.index("R")
+    assert {"75 %", "25 %"} <= set(labels)
+    assert "b" not in labels
 
 
-def test_many_causes_are_summed_up() -> None:
-    found = texts(training.plot_clipping("a", run(matrices=14)))
-    assert "4 others" in found
-    assert "29 %" in found  # 4 of 14
-    assert found.count("7 %") == 10
+def test_minor_clipping_causes_are_summed_up() -> None:
+    labels = texts(training.plot_clipping("a", run(matrices=14)))
+    assert "4 others" in labels
+    assert "29 %" in labels  # 4 of 14
+    assert labels.count("7 %") == 10
 
 
-def test_of_many_matrices_the_least_and_the_most_moved_are_drawn() -> None:
+def test_least_and_most_updated_parameters_are_drawn() -> None:
     assert training.select_matrices(run(matrices=3)) == ["R0", "R1", "R2"]
     assert training.select_matrices(run(matrices=12)) == ["R0", "R1", "R2", "R3", "R8", "R9", "R10", "R11"]
-    assert training.select_matrices(run(update_ratio={"R": np.zeros(40)})) == []  # a log scale has no place for it
+    assert training.select_matrices(run(update_ratio={"R": np.zeros(40)})) == []  # not representable on a log scale
 
 
-def test_what_is_no_number_is_left_out() -> None:
+def test_downsample_drops_non_finite_values() -> None:
     x, y = downsample(np.array([1.0, 2.0, 3.0]), np.array([1.0, np.nan, np.inf]))
     assert (x.tolist(), y.tolist()) == ([1], [1])
     log = run(loss=np.full(40, np.nan), gradient_norm=np.zeros(40))
@@ -122,7 +122,7 @@ def test_what_is_no_number_is_left_out() -> None:
         ElementTree.fromstring(draw(log))
 
 
-def test_thinning_keeps_the_largest_where_asked() -> None:
+def test_downsample_can_keep_the_maximum() -> None:
     x, y = downsample(np.arange(1000.0), np.arange(1000.0), np.max)
     assert len(x) == len(y) == MOST_POINTS
     assert (x[-1], y[-1]) == (999, 999)
