@@ -27,7 +27,7 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any]]] = {
 def make(
     family: str = "lstm", context: Context = "stream", words: Vocabulary = WORDS, **chosen: Any
 ) -> NeuralModel:
-    """A model with random weights; it predicts nothing well, but nothing evenly either."""
+    """A model with random weights: no good predictions, but not uniform either."""
     module, sizes = FAMILIES[family]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
@@ -38,7 +38,7 @@ def make(
 
 
 def some_ids(tokens: int, seed: int = 0, lines: int = 9) -> Ids:
-    """Words 3 … 10 with a `</s>` after every so many and at the end."""
+    """Words 3 … 10 with `</s>` after every `lines` tokens and at the end."""
     ids = np.random.default_rng(seed).integers(3, WORDS.size, tokens).astype(np.int32)
     ids[lines - 1 :: lines] = WORDS.eos
     ids[-1] = WORDS.eos
@@ -46,5 +46,5 @@ def some_ids(tokens: int, seed: int = 0, lines: int = 9) -> Ids:
 
 
 def encoded(ids: Ids) -> EncodedText:
-    """A text of these ids; what stands behind them does not matter here."""
+    """A text of these ids with arbitrary sizes."""
     return EncodedText(ids, WORDS.eos, WORDS.unk, words=len(ids), characters=len(ids), bytes=len(ids))

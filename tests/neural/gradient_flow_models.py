@@ -38,19 +38,19 @@ def recurrent(module: Any, words: Vocabulary = WORDS, **settings: Any) -> Neural
 
 
 def fill(lm: NeuralModel, **values: Any) -> NeuralModel:
-    """These numbers for these parameters, dots written as two underscores; zero for all others."""
-    given = {name.replace("__", "."): value for name, value in values.items()}
+    """Set these parameters (dots written as two underscores) to these values and all others to zero."""
+    remaining = {name.replace("__", "."): value for name, value in values.items()}
     with torch.no_grad():
         for name, parameter in lm.network.named_parameters():
-            parameter.copy_(torch.as_tensor(given.pop(name, 0.0)).expand_as(parameter))
-    assert not given
+            parameter.copy_(torch.as_tensor(remaining.pop(name, 0.0)).expand_as(parameter))
+    assert not remaining
     return lm
 
 
-def by_what(found: list[GradientFlow]) -> dict[str, GradientFlow]:
-    return {each.what: each for each in found}
+def by_what(flows: list[GradientFlow]) -> dict[str, GradientFlow]:
+    return {flow.what: flow for flow in flows}
 
 
 def last_row(lm: NeuralModel, ids: Ids, **settings: Any) -> dict[str, GradientFlow]:
-    """The flow at all positions, all lags: the last position is row −1."""
+    """The flow at all positions and lags: the last position is row −1."""
     return by_what(gradient_flow(lm, encoded(ids), lags=len(ids) - 1, positions=len(ids), **settings))

@@ -50,11 +50,11 @@ def words(kind: str = "word") -> Tokenizer:
 
 
 def reader(kind: str, tokenizer: Tokenizer | None = None, **chosen: Any) -> Any:
-    """A model of this kind with random weights, as far as contextual vectors need to know it."""
+    """A model of this kind with random weights and the attributes that contextual vectors need."""
     tokenizer = tokenizer or words()
     if kind in LANGUAGE_MODELS:
-        family, own = LANGUAGE_MODELS[kind]
-        lm = make(family, "line", tokenizer.vocabulary, **own, **chosen)
+        family, sizes = LANGUAGE_MODELS[kind]
+        lm = make(family, "line", tokenizer.vocabulary, **sizes, **chosen)
         return SimpleNamespace(lm=lm, tokenizer=tokenizer, network=None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)

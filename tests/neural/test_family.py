@@ -45,8 +45,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def resealed(source: Path, target: Path, *, weights: bytes | None = None, **settings: Any) -> Path:
-    """The same model with other settings in its config, or other weights, and a manifest that fits them."""
+def rewritten(source: Path, target: Path, *, weights: bytes | None = None, **settings: Any) -> Path:
+    """The same model with other settings or weights and a valid manifest."""
 
     def fill(root: Path) -> None:
         for path in source.iterdir():
@@ -81,10 +81,10 @@ def resealed(source: Path, target: Path, *, weights: bytes | None = None, **sett
         ({"memory": 65536, "attention": "general"}, r"does not fit its config: past\.\S+ is absent"),
     ],
 )
-def test_a_config_that_does_not_fit_is_refused_at_once(
+def test_config_that_does_not_match_the_weights_is_rejected(
     saved: Path, tmp_path: Path, settings: dict[str, Any], words: str
 ) -> None:
-    other = resealed(saved, tmp_path / "other", **settings)
+    changed = rewritten(saved, tmp_path / "other", **settings)
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -95,75 +95,70 @@ def test_a_config_that_does_not_fit_is_refused_at_once(
     sys.setprofile(count)
     try:
         with pytest.raises(ModelFileError, match=words):
-            api.load(other)
+            api.load(changed)
     finally:
         sys.setprofile(None)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 50e6
-    assert calls < 20_000  # one of 65,536 layers would take several calls a layer even to look at
+    assert calls < 20_000  # 65,536 layers would take several calls per layer even to inspect
 
 
-def test_memory_is_not_taken_for_what_does_not_fit(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Torch's memory is not Python's: what is built before the refusal is built of nothing."""
+def test_mismatched_model_allocates_no_memory(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's memory is not Python's: everything built before the error is on the meta device."""
     built: list[str] = []
     lstm = families.get("lstm")
     real: Any = lstm.build  # type: ignore[attr-defined]
 
-    def spy(*given: Any) -> Any:
-        made = real(*given)
-        built.append(next(made.parameters()).device.type)
-        return made
+    def spy(*arguments: Any) -> Any:
+        network = real(*arguments)
+        built.append(next(network.parameters()).device.type)
+        return network
 
     watched = dataclasses.replace(lstm, build=spy)  # type: ignore[type-var]
     monkeypatch.setattr(families, "get", lambda name: watched)
     with pytest.raises(ModelFileError):
-        api.load(resealed(saved, tmp_path / "other", hidden=4000))
+        api.load(rewritten(saved, tmp_path / "other", hidden=4000))
     assert built == ["meta"]
     api.load(saved, device="cpu")
     assert built == ["meta", "meta", "cpu"]
 
 
 @pytest.mark.parametrize("weights", [b"", b"no tensors at all", b"\x02\x00\x00\x00\x00\x00\x00\x00{}"])
-def test_weights_that_are_none_are_refused(saved: Path, tmp_path: Path, weights: bytes) -> None:
+def test_invalid_weights_file_is_rejected(saved: Path, tmp_path: Path, weights: bytes) -> None:
     with pytest.raises(ModelFileError, match=r"model\.safetensors (is not a safetensors file|does not fit)"):
-        api.load(resealed(saved, tmp_path / "other", weights=weights))
+        api.load(rewritten(saved, tmp_path / "other", weights=weights))
 
 
-def test_too_large_a_net_is_refused_before_it_is_made() -> None:
+def test_too_large_a_network_is_rejected_before_it_is_built() -> None:
     with pytest.raises(ConfigError, match=r"asks for 28,\d+,\d+,\d+ weights; chainrule goes to 8,589,934,592"):
         train(hidden=60000)
 
 
-def test_the_same_seed_gives_the_same_weights(saved: Path) -> None:
+def test_same_seed_gives_the_same_weights(saved: Path) -> None:
     files = [families.get("lstm").files(train(seed=seed).lm)["model.safetensors"] for seed in (0, 0, 1)]
     assert files[0] == files[1] == (saved / "model.safetensors").read_bytes()
     assert files[0] != files[2]
 
 
-def test_a_model_says_the_same_wherever_it_was_trained(saved: Path) -> None:
-    """The files know no device: they load onto the processor, whatever `auto` is here."""
-    found, here = api.load(saved, device="cpu"), api.load(saved)
-    assert found.lm.device.type == "cpu"
-    ids = np.array([found.lm.vocabulary.bos])
-    log_p, _ = found.lm.step(found.lm.start(1), ids)
-    again, _ = here.lm.step(here.lm.start(1), ids)
+def test_model_gives_the_same_results_on_any_device(saved: Path) -> None:
+    """The files know no device: they load on the CPU, whatever `auto` selects."""
+    on_cpu, on_default = api.load(saved, device="cpu"), api.load(saved)
+    assert on_cpu.lm.device.type == "cpu"
+    ids = np.array([on_cpu.lm.vocabulary.bos])
+    log_p, _ = on_cpu.lm.step(on_cpu.lm.start(1), ids)
+    again, _ = on_default.lm.step(on_default.lm.start(1), ids)
     np.testing.assert_allclose(log_p, again, rtol=1e-4)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize(
-    "setting",
-    ["model.forget_bias", "model.init_range", "training.max_seconds", "training.learning_rate", "training.clip"],
-)
-def test_settings_that_are_no_finite_number_are_refused(setting: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=f"{re.escape(setting)} is "):
-        build_config(families.get("lstm").Config, {setting.split(".")[1]: value}, "model")
+@pytest.mark.parametrize("setting", ["forget_bias", "init_range", "max_seconds", "learning_rate", "clip"])
+def test_non_finite_settings_are_rejected(setting: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.{setting} is "):
+        families.get("lstm").Config(**{setting: value})
 
 
-def test_a_log_goes_with_the_model(saved: Path) -> None:
+def test_training_log_is_saved_with_the_model(saved: Path) -> None:
     lines = [json.loads(line) for line in (saved / "train_log.jsonl").read_text().splitlines()]
     assert lines[-1]["event"] == "end"
     assert api.load(saved).lm.log == (saved / "train_log.jsonl").read_bytes()
@@ -179,12 +174,12 @@ def test_tied_weights_are_saved_and_counted_once() -> None:
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
-def test_half_precision_is_for_the_gpu(family: str, precision: str) -> None:
+def test_half_precision_requires_a_gpu(family: str, precision: str) -> None:
     with pytest.raises(ConfigError, match=f"'{precision}', and the processor computes in fp32; leave it at fp32"):
         train(family, precision=precision)
 
 
-def test_a_gpu_that_is_not_there_is_missed() -> None:
+def test_missing_gpu_is_reported() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(UsageError, match="torch finds no GPU here; choose cpu"):
@@ -192,7 +187,7 @@ def test_a_gpu_that_is_not_there_is_missed() -> None:
     assert select_device("auto") == torch.device("cpu")
 
 
-def test_evaluation_keeps_no_gradients() -> None:
+def test_exact_inference_disables_gradients() -> None:
     with exact_inference():
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
@@ -214,12 +209,12 @@ def data(valid: list[int] | None, closed: bool) -> TrainingData:
     ("valid", "closed", "validations"),
     [
         ([3, 4, 1], False, 1),
-        ([3, 2, 1], True, 1),  # an unknown word is impossible in a closed vocabulary: the run goes on without it
+        ([3, 2, 1], True, 1),  # an unknown word is impossible in a closed vocabulary: training continues without it
         ([], False, 0),
         (None, False, 0),
     ],
 )
-def test_what_is_validated_on(valid: list[int] | None, closed: bool, validations: int) -> None:
+def test_validation_runs_only_on_usable_text(valid: list[int] | None, closed: bool, validations: int) -> None:
     lstm = families.get("lstm")
     lm: Any = lstm.train(data(valid, closed), lstm.Config(hidden=8, training=TrainingConfig(epochs=1)))
     events = [json.loads(line).get("event") for line in lm.log.splitlines()]
@@ -228,24 +223,24 @@ def test_what_is_validated_on(valid: list[int] | None, closed: bool, validations
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("bptt", [0, 2, 50])
-def test_a_window_is_never_exceeded_while_learning(
+def test_training_windows_never_exceed_bptt_or_window(
     monkeypatch: pytest.MonkeyPatch, context: Any, bptt: int
 ) -> None:
     widths: set[int] = set()
     real = TrainingStep.__call__
 
-    def spy(self: TrainingStep, window: Window, state: Any) -> Any:
+    def record_width(self: TrainingStep, window: Window, state: Any) -> Any:
         widths.add(window.inputs.shape[1])
         return real(self, window, state)
 
-    monkeypatch.setattr(TrainingStep, "__call__", spy)
+    monkeypatch.setattr(TrainingStep, "__call__", record_width)
     sizes: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 1, "window": 3, "bptt": bptt, "batch_size": 4}
-    lines = Corpus.from_lines(["a b c d e f g h"] * 6)  # of 9 tokens
+    lines = Corpus.from_lines(["a b c d e f g h"] * 6)  # 9 tokens each
     api.train("transformer", lines, context=context, device="cpu", epochs=1, **sizes)
     assert widths == ({3} if bptt != 2 else {2} if context == "stream" else {1, 2})
 
 
-def test_noise_contrast_is_no_log_p_to_be_advised_on() -> None:
+def test_nce_loss_gives_no_unigram_diagnostic() -> None:
     with pytest.warns(ChainruleWarning) as warned:
         train(output="nce", samples=50, learning_rate=1e-6, clip=1e-9)
     assert not [w for w in warned if "frequencies" in str(w.message)]
@@ -253,7 +248,7 @@ def test_noise_contrast_is_no_log_p_to_be_advised_on() -> None:
         train(learning_rate=1e-6, clip=1e-9)
 
 
-def test_layers_of_all_kinds_come_back(tmp_path: Path) -> None:
+def test_all_output_layers_round_trip(tmp_path: Path) -> None:
     for output in ("softmax", "sampled", "nce", "adaptive"):
         model = train("gru", output=output, samples=3, tie=output != "adaptive")
         model.save(tmp_path / output)

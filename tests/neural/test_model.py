@@ -24,12 +24,12 @@ FREQUENCIES = torch.arange(1.0, 8.0, dtype=torch.float64)
 
 
 def log_probs(hidden: Tensor) -> Tensor:
-    """(N, 1) -> (N, V): anything that differs for every memory."""
+    """(N, 1) -> (N, V): a different distribution for every state."""
     return torch.log_softmax(torch.sin(hidden * FREQUENCIES) * 2, dim=-1)
 
 
 class Memory(Network):
-    """h_t = h_{t−1} / 8 + id: all that was read, in base 8; and how much that was."""
+    """h_t = h_{t−1} / 8 + id: all ids read, in base 8; and their number."""
 
     def __init__(self, window: int | None = None) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Memory(Network):
 
 
 class Slow:
-    """One row of the same, as the contract says it."""
+    """One row of the same, token by token."""
 
     def __init__(self, window: int | None, context: Context) -> None:
         self.window, self.context = window, context
@@ -69,13 +69,13 @@ class Slow:
         if self.window is not None and self.read >= self.window:
             self.h, self.read = 0.0, 0
         self.h, self.read = self.h / 8 + token, self.read + 1
-        found: Floats = log_probs(torch.tensor([[self.h]], dtype=torch.float64))[0].numpy()
-        return found
+        result: Floats = log_probs(torch.tensor([[self.h]], dtype=torch.float64))[0].numpy()
+        return result
 
 
 @st.composite
 def rows_of_text(draw: Any) -> tuple[Ids, list[list[int]]]:
-    """(B, N) tokens, and the lengths in which each call reads them; a row may read nothing."""
+    """(B, N) tokens, and the lengths each call reads; a row may read nothing."""
     B, calls = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     lengths = [[draw(st.integers(0, 7)) for _ in range(B)] for _ in range(calls)]
     tokens = draw(
@@ -90,11 +90,11 @@ def rows_of_text(draw: Any) -> tuple[Ids, list[list[int]]]:
     st.sampled_from(["line", "stream"]),
     st.sampled_from([1, 3, 1 << 15]),
 )
-def test_scores_are_those_of_slow_reading(
-    given_rows: tuple[Ids, list[list[int]]], window: int | None, context: Any, at_once: int
+def test_scores_equal_token_by_token_reading(
+    text: tuple[Ids, list[list[int]]], window: int | None, context: Any, at_once: int
 ) -> None:
-    """Several calls with the state carried on, rows that end early or read nothing, memory for little at once."""
-    tokens, calls = given_rows
+    """Several calls with carried state, rows that end early or read nothing, and small chunks."""
+    tokens, calls = text
     model = NeuralModel(Memory(window), VOCABULARY, context)
     slow = [Slow(window, context) for _ in tokens]
     done, state = [0] * len(tokens), model.start(len(tokens))
@@ -113,20 +113,20 @@ def test_scores_are_those_of_slow_reading(
             for r, length in enumerate(lengths):
                 expected = [slow[r].next(int(inputs[r, t]))[targets[r, t]] for t in range(length)]
                 assert_allclose(scores[r, :length], expected, rtol=1e-12)
-    assert [float(h) for h in state.tensors[0][:, 0]] == [each.h for each in slow]
-    assert state.tensors[1].tolist() == [each.read for each in slow]
+    assert [float(h) for h in state.tensors[0][:, 0]] == [item.h for item in slow]
+    assert state.tensors[1].tolist() == [item.read for item in slow]
 
 
 @given(rows_of_text(), st.sampled_from([None, 1, 3]), st.sampled_from(["line", "stream"]))
-def test_steps_are_those_of_slow_reading(
-    given_rows: tuple[Ids, list[list[int]]], window: int | None, context: Any
+def test_steps_equal_token_by_token_reading(
+    text: tuple[Ids, list[list[int]]], window: int | None, context: Any
 ) -> None:
-    tokens, _ = given_rows
+    tokens, _ = text
     model = NeuralModel(Memory(window), VOCABULARY, context)
     slow, state = [Slow(window, context) for _ in tokens], model.start(len(tokens))
     for t in range(8):
         log_p, state = model.step(state, tokens[:, t])
-        assert_allclose(log_p, [each.next(int(x)) for each, x in zip(slow, tokens[:, t], strict=True)], rtol=1e-12)
+        assert_allclose(log_p, [item.next(int(x)) for item, x in zip(slow, tokens[:, t], strict=True)], rtol=1e-12)
     assert log_p.dtype == np.float64
 
 
@@ -157,16 +157,16 @@ LINES = [[2, 3, 4, 5, 6, 2, EOS], [EOS], [5, EOS], [3, 3, 3, 4, EOS], [EOS], [6,
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("piece", [1, 3, 100])
-def test_a_line_model_reads_a_stream_as_its_lines(name: str, piece: int) -> None:
-    """What a mixture with a stream model gives it: one row that goes on over the ends of lines, in pieces."""
+def test_line_model_reads_a_stream_as_separate_lines(name: str, piece: int) -> None:
+    """As in a mixture with a stream model: one row that continues over line ends, in pieces."""
     model = model_of(name)
     alone = np.concatenate([model.score(row(line), model.start(1))[0][0] for line in LINES])
-    whole, state, found = row([token for line in LINES for token in line]), model.start(1), []
+    full, state, result = row([token for line in LINES for token in line]), model.start(1), []
     for first in range(0, len(alone), piece):
         cut = slice(first, first + piece)
-        scores, state = model.score(Batch(whole.inputs[:, cut], whole.targets[:, cut], whole.mask[:, cut]), state)
-        found.append(scores[0])
-    assert_allclose(np.concatenate(found), alone, rtol=1e-10)
+        scores, state = model.score(Batch(full.inputs[:, cut], full.targets[:, cut], full.mask[:, cut]), state)
+        result.append(scores[0])
+    assert_allclose(np.concatenate(result), alone, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -177,13 +177,13 @@ def test_rows_that_read_nothing_keep_their_state(name: str) -> None:
     mask = np.array([[False, False], [True, True], [False, False]])
     scores, after = model.score(Batch(inputs, inputs, mask), before)
     assert np.isfinite(scores).all()
-    wanted, _ = model.step(before, np.array([6, 6, 6]))
-    found, _ = model.step(after, np.array([6, 6, 6]))
-    assert_allclose(found[[0, 2]], wanted[[0, 2]], rtol=1e-10)
-    assert not np.allclose(found[1], wanted[1])
+    expected, _ = model.step(before, np.array([6, 6, 6]))
+    result, _ = model.step(after, np.array([6, 6, 6]))
+    assert_allclose(result[[0, 2]], expected[[0, 2]], rtol=1e-10)
+    assert not np.allclose(result[1], expected[1])
 
 
-def test_nothing_to_read_is_nothing_read() -> None:
+def test_fully_masked_batch_changes_nothing() -> None:
     model = model_of("lstm")
     state = model.start(2)
     empty = np.zeros((2, 3), dtype=int)
@@ -194,7 +194,7 @@ def test_nothing_to_read_is_nothing_read() -> None:
     assert scores.shape == (2, 0)
 
 
-def test_rows_are_chosen_repeated_and_reordered() -> None:
+def test_state_select_repeats_and_reorders_rows() -> None:
     state = NeuralState((torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([4, 5, 6])))
     chosen = state.select(np.array([2, 0, 0]))
     assert chosen.tensors[0].tolist() == [[3], [1], [1]]
@@ -202,7 +202,7 @@ def test_rows_are_chosen_repeated_and_reordered() -> None:
     assert state.tensors[1].tolist() == [4, 5, 6]
 
 
-def test_probabilities_are_normalised_in_double() -> None:
+def test_log_probs_are_normalised_in_fp64() -> None:
     torch.manual_seed(1)
     config = rnn.Config(hidden=8, init="normal", init_range=3.0)
     model = NeuralModel(rnn.build(config, VOCABULARY, None), VOCABULARY, "stream")  # fp32
@@ -211,7 +211,7 @@ def test_probabilities_are_normalised_in_double() -> None:
     assert np.isneginf(log_p[:, BOS]).all()
 
 
-def test_no_gradient_and_no_dropout_at_the_border() -> None:
+def test_model_interface_disables_gradients_and_dropout() -> None:
     module, _ = NETWORKS["rnn"]
     model = NeuralModel(
         module.build(module.Config(hidden=8, dropout=0.9), VOCABULARY, None).train(), VOCABULARY, "line"
@@ -222,24 +222,24 @@ def test_no_gradient_and_no_dropout_at_the_border() -> None:
     assert not any(tensor.requires_grad for tensor in state.tensors)
 
 
-def test_a_long_stream_of_short_lines_takes_memory_for_its_tokens_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that starts anew needs nothing of the cache before it: that is not copied once for each line."""
+def test_many_short_lines_do_not_copy_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that restarts needs none of the cache before it: it must not be copied for each line."""
     model = model_of("transformer-wide")
     _, state = model.score(row([2] * 50 + [EOS]), model.start(1))
     copied: list[int] = []
     real = NeuralState.select
 
-    def counted(self: NeuralState, rows: Ids) -> NeuralState:
+    def recorded_select(self: NeuralState, rows: Ids) -> NeuralState:
         copied.append(len(rows) * sum(tensor[0].numel() for tensor in self.tensors))
         return real(self, rows)
 
-    monkeypatch.setattr(NeuralState, "select", counted)
+    monkeypatch.setattr(NeuralState, "select", recorded_select)
     inputs = np.array([[EOS] * 200])
     model.score(Batch(inputs, inputs, np.ones((1, 200), dtype=bool)), state)
     assert sum(copied) < 5000  # 200 copies of a cache of 51 · 8 · 2 numbers would be 160,000
 
 
-def test_what_is_no_number_is_never_given_out() -> None:
+def test_overflowing_model_raises_instead_of_returning_nan() -> None:
     network = lstm.build(lstm.Config(hidden=4), VOCABULARY, None)
     nn.init.constant_(network.output.bias, torch.nan)
     model = NeuralModel(network, VOCABULARY, "line")

@@ -15,7 +15,7 @@ EOS = 1
 
 @st.composite
 def batches(draw: Any) -> Batch:
-    """Rows of different lengths, some of none, full of `</s>`; what follows them is of no meaning."""
+    """Rows of different lengths, some empty, full of `</s>`, with arbitrary padding."""
     T = draw(st.integers(1, 12))
     lengths = draw(st.lists(st.integers(0, T), min_size=1, max_size=5).filter(any))
     rows = [draw(st.lists(st.sampled_from([EOS, 2, 3]), min_size=T, max_size=T)) for _ in lengths]
@@ -23,37 +23,39 @@ def batches(draw: Any) -> Batch:
     return Batch(np.array(rows), np.array(rows), mask)
 
 
-def slowly(
+def segments_token_by_token(
     batch: Batch, eos: int | None, window: int | None, position: Ids
 ) -> list[tuple[int, int, int, bool, bool]]:
-    """(row, first, length, is fresh, is last) of the pieces, by reading token by token."""
-    found: list[list[Any]] = []
+    """(row, first, length, is fresh, is last) of the segments, reading token by token."""
+    segments: list[list[Any]] = []
     for r, row in enumerate(batch.inputs.tolist()):
         read, is_open = int(position[r]), False
         for t in range(int(batch.mask[r].sum())):
             is_fresh = row[t] == eos or (window is not None and read >= window)
             if is_fresh or not is_open:
-                found.append([r, t, 0, is_fresh, False])
+                segments.append([r, t, 0, is_fresh, False])
                 read, is_open = 0 if is_fresh else read, True
             read += 1
-            found[-1][2] += 1
+            segments[-1][2] += 1
         if is_open:
-            found[-1][4] = True
-    return [(*each,) for each in found]
+            segments[-1][4] = True
+    return [(*segment,) for segment in segments]
 
 
-def pieces(found: Segments) -> list[tuple[int, int, int, bool, bool]]:
-    columns = (found.row, found.first, found.length, found.is_fresh, found.is_last)
+def pieces(segments: Segments) -> list[tuple[int, int, int, bool, bool]]:
+    columns = (segments.row, segments.first, segments.length, segments.is_fresh, segments.is_last)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @given(batches(), st.sampled_from([None, EOS]), st.sampled_from([None, 1, 2, 3, 7]), st.integers(0, 99))
-def test_the_cuts_are_those_of_slow_reading(batch: Batch, eos: int | None, window: int | None, seed: int) -> None:
+def test_segments_equal_token_by_token_reading(
+    batch: Batch, eos: int | None, window: int | None, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     position = rng.integers(0, (window or 0) + 1, len(batch.inputs))
-    found = split_segments(batch, eos, window, position)
-    assert pieces(found) == slowly(batch, eos, window, position)
-    assert found.is_fresh.dtype == found.is_last.dtype == np.bool_
+    segments = split_segments(batch, eos, window, position)
+    assert pieces(segments) == segments_token_by_token(batch, eos, window, position)
+    assert segments.is_fresh.dtype == segments.is_last.dtype == np.bool_
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,15 @@ def test_the_cuts_are_those_of_slow_reading(batch: Batch, eos: int | None, windo
         (EOS, 3, 1, [(0, 0, 2, False, False), (0, 2, 3, True, False), (0, 5, 1, True, True)]),
     ],
 )
-def test_by_hand(eos: int | None, window: int | None, position: int, expected: list[Any]) -> None:
+def test_split_segments_worked_by_hand(
+    eos: int | None, window: int | None, position: int, expected: list[Any]
+) -> None:
     row = np.array([[5, 6, EOS, 7, 8, 9]])
     batch = Batch(row, row, np.ones(row.shape, dtype=bool))
     assert pieces(split_segments(batch, eos, window, np.array([position]))) == expected
 
 
-def test_a_row_that_begins_with_the_end_of_a_line_starts_anew() -> None:
+def test_row_that_begins_with_eos_restarts() -> None:
     row = np.array([[EOS, 5]])
     batch = Batch(row, row, np.ones(row.shape, dtype=bool))
     assert pieces(split_segments(batch, EOS, None, np.array([0]))) == [(0, 0, 2, True, True)]

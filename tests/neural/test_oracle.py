@@ -24,25 +24,25 @@ PLAIN = {"hidden": 5, "embedding": 4, "tie": False, "dropout": 0.0}
 
 
 def network(kind: Any, **settings: Any) -> Network:
-    """Weights of every kind away from zero, so that none is right by accident."""
+    """All weights nonzero, so that none is correct by accident."""
     torch.manual_seed(3)
-    made: Network = kind.build(kind.Config(**PLAIN | settings), VOCABULARY, None).double().train()
-    for parameter in made.parameters():
+    net: Network = kind.build(kind.Config(**PLAIN | settings), VOCABULARY, None).double().train()
+    for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    return made
+    return net
 
 
-def arrays(made: Network, gradients: bool = False) -> dict[str, Any]:
-    named = {name: p.grad if gradients else p for name, p in made.named_parameters()}
+def arrays(net: Network, gradients: bool = False) -> dict[str, Any]:
+    named = {name: p.grad if gradients else p for name, p in net.named_parameters()}
     return {name: t.detach().numpy().copy() for name, t in named.items() if t is not None}
 
 
-def learn(made: Network) -> tuple[float, dict[str, Any]]:
-    """Loss and gradients of the sum over time, as the loop computes them but for the mean."""
+def loss_and_gradients(net: Network) -> tuple[float, dict[str, Any]]:
+    """Loss and gradients of the sum over time, as in training except for the mean."""
     window = Window(torch.from_numpy(IDS)[None], torch.from_numpy(TARGETS)[None])
-    loss, _, _ = next_token(made, window, made.start(1))
+    loss, _, _ = next_token(net, window, net.start(1))
     (loss * len(IDS)).backward()
-    return float(loss.detach()) * len(IDS), arrays(made, gradients=True)
+    return float(loss.detach()) * len(IDS), arrays(net, gradients=True)
 
 
 def output(of: dict[str, Any]) -> dict[str, Any]:
@@ -53,73 +53,73 @@ def output(of: dict[str, Any]) -> dict[str, Any]:
 
 
 def gru_biases(of: dict[str, Any]) -> dict[str, Any]:
-    """PyTorch has two biases for each gate; by hand there is a second only beside R_n."""
+    """PyTorch has two biases per gate; by hand there is a second only beside R_n."""
     b_W, b_R = of["layers.0.b_W"], of["layers.0.b_R"]
     m = len(b_W) // 3
     return {"b": b_W + np.concatenate([b_R[: 2 * m], np.zeros(m)]), "b_R": b_R[2 * m :]}
 
 
-def test_lstm() -> None:
-    made = network(lstm)
-    of = arrays(made)
+def test_lstm_gradients_equal_hand_derived_ones() -> None:
+    net = network(lstm)
+    of = arrays(net)
     bias = of["layers.0.b_W"] + of["layers.0.b_R"]
     by_hand = lstm_by_hand.Parameters(of["embedding"], of["layers.0.W"], of["layers.0.R"], bias, **output(of))
     trace = lstm_by_hand.forward(by_hand, IDS, TARGETS)
-    wanted = lstm_by_hand.backward(by_hand, trace)
-    loss, found = learn(made)
+    expected = lstm_by_hand.backward(by_hand, trace)
+    loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
-    pairs = {"embedding": wanted.E, "layers.0.W": wanted.W, "layers.0.R": wanted.R, "layers.0.b_R": wanted.b}
-    check(found, pairs | {"layers.0.b_W": wanted.b, "output.weight": wanted.W_o, "output.bias": wanted.b_o})
+    pairs = {"embedding": expected.E, "layers.0.W": expected.W, "layers.0.R": expected.R, "layers.0.b_R": expected.b}
+    check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "leaky", "sigmoid"])
-def test_elman(nonlinearity: Any) -> None:
-    made = network(rnn, nonlinearity=nonlinearity)
-    of = arrays(made)
+def test_elman_gradients_equal_hand_derived_ones(nonlinearity: Any) -> None:
+    net = network(rnn, nonlinearity=nonlinearity)
+    of = arrays(net)
     bias = of["layers.0.b_W"] + of["layers.0.b_R"]
     by_hand = elman.Parameters(of["embedding"], of["layers.0.W"], of["layers.0.R"], bias, **output(of))
     trace = elman.forward(by_hand, IDS, TARGETS, activation=nonlinearity)
-    wanted = elman.backward(by_hand, trace)
-    loss, found = learn(made)
+    expected = elman.backward(by_hand, trace)
+    loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
-    pairs = {"embedding": wanted.E, "layers.0.W": wanted.W_xh, "layers.0.R": wanted.W_hh, "layers.0.b_R": wanted.b}
-    check(found, pairs | {"layers.0.b_W": wanted.b, "output.weight": wanted.W_o, "output.bias": wanted.b_o})
+    pairs = {"embedding": expected.E, "layers.0.W": expected.W_xh, "layers.0.R": expected.W_hh, "layers.0.b_R": expected.b}
+    check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
 @pytest.mark.parametrize("reset", ["before", "after"])
-def test_gru(reset: Any) -> None:
-    made = network(gru, reset=reset)
-    of = arrays(made)
+def test_gru_gradients_equal_hand_derived_ones(reset: Any) -> None:
+    net = network(gru, reset=reset)
+    of = arrays(net)
     by_hand = gru_by_hand.Parameters(
         of["embedding"], of["layers.0.W"], of["layers.0.R"], **gru_biases(of), **output(of)
     )
     trace = gru_by_hand.forward(by_hand, IDS, TARGETS, reset=reset)
-    wanted = gru_by_hand.backward(by_hand, trace)
-    loss, found = learn(made)
+    expected = gru_by_hand.backward(by_hand, trace)
+    loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
     m = 5
-    b_R = np.concatenate([wanted.b[: 2 * m], wanted.b_R])
-    pairs = {"embedding": wanted.E, "layers.0.W": wanted.W, "layers.0.R": wanted.R, "layers.0.b_W": wanted.b}
-    check(found, pairs | {"layers.0.b_R": b_R, "output.weight": wanted.W_o, "output.bias": wanted.b_o})
+    b_R = np.concatenate([expected.b[: 2 * m], expected.b_R])
+    pairs = {"embedding": expected.E, "layers.0.W": expected.W, "layers.0.R": expected.R, "layers.0.b_W": expected.b}
+    check(result, pairs | {"layers.0.b_R": b_R, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
-def test_feedforward() -> None:
-    made = network(feedforward, order=4)
-    of = arrays(made)
+def test_feedforward_gradients_equal_hand_derived_ones() -> None:
+    net = network(feedforward, order=4)
+    of = arrays(net)
     by_hand = feedforward_by_hand.Parameters(
         of["embedding"], of["layers.0.weight"], of["layers.0.bias"], **output(of)
     )
     padded = np.concatenate([[VOCABULARY.bos] * 2, IDS])
     windows = np.lib.stride_tricks.sliding_window_view(padded, 3)
     trace = feedforward_by_hand.forward(by_hand, windows, TARGETS)
-    wanted = feedforward_by_hand.backward(by_hand, trace)
-    loss, found = learn(made)
+    expected = feedforward_by_hand.backward(by_hand, trace)
+    loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
-    pairs = {"embedding": wanted.E, "layers.0.weight": wanted.W_h, "layers.0.bias": wanted.b_h}
-    check(found, pairs | {"output.weight": wanted.W_o, "output.bias": wanted.b_o})
+    pairs = {"embedding": expected.E, "layers.0.weight": expected.W_h, "layers.0.bias": expected.b_h}
+    check(result, pairs | {"output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
-def check(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+def check(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert actual.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert_allclose(actual[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -22,46 +22,46 @@ Phi = Literal["tanh", "relu", "leaky", "sigmoid"]
         ("sigmoid", [1 / (1 + math.exp(-1.5)), 1 / (1 + math.exp(2.0))]),
     ],
 )
-def test_one_step_by_hand(phi: Phi, after: list[float]) -> None:
-    made = ElmanLayer(1, 2, Config(nonlinearity=phi)).double()
+def test_elman_step_worked_by_hand(phi: Phi, after: list[float]) -> None:
+    elman_layer = ElmanLayer(1, 2, Config(nonlinearity=phi)).double()
     with torch.no_grad():
-        made.W.copy_(torch.tensor([[2.0], [-1.0]]))
-        made.R.copy_(torch.tensor([[0.0, 1.0], [3.0, 0.0]]))
-        made.b_W.copy_(torch.tensor([0.25, 0.25]))
-        made.b_R.copy_(torch.tensor([0.25, -0.25]))
-    # W x = (0.5, −0.25), R h = (0.5, −1.75), biases (0.5, 0): together (1.5, −2)
+        elman_layer.W.copy_(torch.tensor([[2.0], [-1.0]]))
+        elman_layer.R.copy_(torch.tensor([[0.0, 1.0], [3.0, 0.0]]))
+        elman_layer.b_W.copy_(torch.tensor([0.25, 0.25]))
+        elman_layer.b_R.copy_(torch.tensor([0.25, -0.25]))
+    # W x = (0.5, −0.25), R h = (0.5, −1.75), biases (0.5, 0): sum (1.5, −2)
     x, h = torch.tensor([[[0.25]]]).double(), torch.tensor([[-7 / 12, 0.5]], dtype=torch.float64)
-    outputs, (last,) = made(x, (h,))
+    outputs, (last,) = elman_layer(x, (h,))
     torch.testing.assert_close(last, torch.tensor([after], dtype=torch.float64))
     torch.testing.assert_close(outputs[0], last)
 
 
 @pytest.mark.parametrize("phi", ["tanh", "relu"])
-def test_kernel_cell_and_torch_agree(phi: Literal["tanh", "relu"]) -> None:
+def test_elman_kernel_cell_and_torch_agree(phi: Literal["tanh", "relu"]) -> None:
     torch.manual_seed(1)
-    made = ElmanLayer(IN, D, Config(init="normal", init_range=1.0, nonlinearity=phi)).double()
-    nn.init.normal_(made.b_W)
-    nn.init.normal_(made.b_R)
+    elman_layer = ElmanLayer(IN, D, Config(init="normal", init_range=1.0, nonlinearity=phi)).double()
+    nn.init.normal_(elman_layer.b_W)
+    nn.init.normal_(elman_layer.b_R)
     theirs = nn.RNN(IN, D, nonlinearity=phi, dtype=torch.float64)
-    theirs.load_state_dict(dict(zip(theirs.state_dict(), made.state_dict().values(), strict=True)))
+    theirs.load_state_dict(dict(zip(theirs.state_dict(), elman_layer.state_dict().values(), strict=True)))
     x, h = torch.randn(T, B, IN, dtype=torch.float64), torch.randn(B, D, dtype=torch.float64)
     outputs, last = theirs(x, h[None])
-    torch.testing.assert_close(made(x, (h,)), (outputs, (last[0],)))
-    torch.testing.assert_close(made.unroll(x, (h,), made.weights()), (outputs, (last[0],)))
+    torch.testing.assert_close(elman_layer(x, (h,)), (outputs, (last[0],)))
+    torch.testing.assert_close(elman_layer.unroll(x, (h,), elman_layer.weights()), (outputs, (last[0],)))
 
 
 @pytest.mark.parametrize("phi", ["leaky", "sigmoid"])
-def test_without_a_kernel_it_is_the_loop(phi: Phi) -> None:
-    made = ElmanLayer(IN, D, Config(nonlinearity=phi)).double()
+def test_elman_without_kernel_equals_the_loop(phi: Phi) -> None:
+    elman_layer = ElmanLayer(IN, D, Config(nonlinearity=phi)).double()
     x, h = torch.randn(T, B, IN, dtype=torch.float64), torch.randn(B, D, dtype=torch.float64)
-    outputs, _ = made(x, (h,))
+    outputs, _ = elman_layer(x, (h,))
     for t in range(T):
-        a = x[t] @ made.W.t() + h @ made.R.t()  # biases are zero at the start
+        a = x[t] @ elman_layer.W.t() + h @ elman_layer.R.t()  # initial biases are zero
         h = torch.where(a > 0, a, 0.01 * a) if phi == "leaky" else 1 / (1 + torch.exp(-a))
         torch.testing.assert_close(outputs[t], h)
 
 
-def test_candidates_and_facets() -> None:
+def test_elman_candidates_and_facets() -> None:
     assert [facets(config)["layers"] for config in candidates()] == [1]
     assert facets(Config(hidden=8, layers=2, attention="general")) == {
         "layers": 2,

@@ -20,10 +20,10 @@ def model(context: Context, closed: bool = False, **settings: Any) -> NeuralMode
     torch.manual_seed(2)
     vocabulary = Vocabulary(7, BOS, EOS, UNK, closed)
     if settings:
-        made = transformer.build(transformer.Config(hidden=8, heads=2, layers=1, **settings), vocabulary, None)
+        network = transformer.build(transformer.Config(hidden=8, heads=2, layers=1, **settings), vocabulary, None)
     else:
-        made = lstm.build(lstm.Config(hidden=6, init="normal", init_range=1.0), vocabulary, None)
-    return NeuralModel(made.double(), vocabulary, context)
+        network = lstm.build(lstm.Config(hidden=6, init="normal", init_range=1.0), vocabulary, None)
+    return NeuralModel(network.double(), vocabulary, context)
 
 
 def text(size: int, lowest: int = 2) -> EncodedText:
@@ -35,30 +35,32 @@ def text(size: int, lowest: int = 2) -> EncodedText:
 
 def nats(lm: NeuralModel, rows: list[list[int]], firsts: list[int]) -> list[float]:
     """−log p of every token of these rows, each from an empty state, one at a time."""
-    found = []
+    values = []
     for row, first in zip(rows, firsts, strict=True):
         state, before = lm.start(1), first
         for token in row:
             log_p, state = lm.step(state, np.array([before]))
-            found.append(-float(log_p[0, token]))
+            values.append(-float(log_p[0, token]))
             before = token
-    return found
+    return values
 
 
-def test_lines_each_from_their_start() -> None:
+def test_validation_scores_lines_separately() -> None:
     lm, ids = model("line"), text(38)
     lines = [line.tolist() for line in np.split(ids.ids, np.flatnonzero(ids.ids == EOS)[:-1] + 1)]
     assert mean_nats(lm, ids) == pytest.approx(np.mean(nats(lm, lines, [BOS] * len(lines))), rel=1e-10)
 
 
 @pytest.mark.parametrize("settings", [{}, {"window": 4}])
-def test_a_short_stream_is_one_stream(settings: dict[str, Any]) -> None:
+def test_validation_reads_a_short_stream_as_one(settings: dict[str, Any]) -> None:
     lm, ids = model("stream", **settings), text(60)
     assert mean_nats(lm, ids) == pytest.approx(np.mean(nats(lm, [ids.ids.tolist()], [BOS])), rel=1e-10)
 
 
-def test_a_long_stream_is_read_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 tokens in 3 columns of 21, one left over, read 8 at a time; a column goes on from the token before it."""
+def test_validation_reads_a_long_stream_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 tokens in 3 columns of 21, one left over, read 8 at a time; a column continues from the token before
+    it.
+    """
     monkeypatch.setattr(neural_family, "COLUMNS", 3)
     monkeypatch.setattr(neural_family, "SHORTEST_COLUMN", 10)
     monkeypatch.setattr(neural_family, "TOKENS_AT_ONCE", 8)
@@ -70,7 +72,7 @@ def test_a_long_stream_is_read_in_columns(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
-def test_what_a_closed_vocabulary_cannot_say_does_not_count(context: Any) -> None:
+def test_validation_ignores_impossible_tokens(context: Any) -> None:
     lm, ids = model(context, closed=True), text(40)
     assert (ids.ids == UNK).any()
     rows = [ids.ids.tolist()]

@@ -14,25 +14,25 @@ from chainrule.neural.probes.hidden_states import hidden_states
 from neural.adaptation_models import CLOSED, FAMILIES, WORDS, encoded, make, some_ids
 
 
-def three(targets: list[int]) -> ScoredText:
+def three_tokens(targets: list[int]) -> ScoredText:
     """h = (1, 0), (0, 1), (2, 1): h_3·h_1 = 2, h_3·h_2 = 1, h_2·h_1 = 0."""
     hidden = torch.tensor([[1.0, 0], [0, 1], [2, 1]])
     return ScoredText(hidden, torch.tensor(targets), torch.ones(3, dtype=torch.bool), torch.zeros(3).double())
 
 
-def test_three_tokens_by_hand() -> None:
+def test_cache_probabilities_worked_by_hand() -> None:
     θ = math.log(3)  # weights 3² and 3¹ of the two words before the third
-    found = cache_log_probs(three([5, 6, 5]), [θ]).exp()[0]
-    assert found[0].isnan()  # nothing in the cache
-    assert found[1].item() == 0  # the first was another word
-    assert found[2].item() == pytest.approx(9 / 12)
-    assert cache_log_probs(three([5, 6, 6]), [θ]).exp()[0, 2].item() == pytest.approx(3 / 12)
-    assert cache_log_probs(three([5, 6, 5]), [0.0]).exp()[0, 2].item() == pytest.approx(1 / 2)
-    assert cache_log_probs(three([5, 5, 5]), [θ]).exp()[0].tolist()[1:] == pytest.approx([1, 1])
-    assert cache_log_probs(three([5, 6, 5]), [θ], size=1).exp()[0, 2].item() == 0  # too long ago
+    p = cache_log_probs(three_tokens([5, 6, 5]), [θ]).exp()[0]
+    assert p[0].isnan()  # the cache is empty
+    assert p[1].item() == 0  # the first was a different word
+    assert p[2].item() == pytest.approx(9 / 12)
+    assert cache_log_probs(three_tokens([5, 6, 6]), [θ]).exp()[0, 2].item() == pytest.approx(3 / 12)
+    assert cache_log_probs(three_tokens([5, 6, 5]), [0.0]).exp()[0, 2].item() == pytest.approx(1 / 2)
+    assert cache_log_probs(three_tokens([5, 5, 5]), [θ]).exp()[0].tolist()[1:] == pytest.approx([1, 1])
+    assert cache_log_probs(three_tokens([5, 6, 5]), [θ], size=1).exp()[0, 2].item() == 0  # outside the cache
 
 
-def test_the_mixture_by_hand() -> None:
+def test_cache_interpolation_worked_by_hand() -> None:
     log_p, log_cache = torch.tensor([0.2, 0.4, 0.5]).log(), torch.tensor([0.7, 0.0, 1.0]).log()
     log_cache[2] = torch.nan
     assert interpolate(log_p, log_cache, 0.25).exp().tolist() == pytest.approx([0.15 + 0.175, 0.3, 0.5])
@@ -41,9 +41,9 @@ def test_the_mixture_by_hand() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("context", ["stream", "line"])
-def test_it_sums_to_one(family: str, context: Context) -> None:
+def test_cached_distribution_sums_to_one(family: str, context: Context) -> None:
     model, ids = make(family, context), some_ids(20)
-    for t in (0, 1, 13, 19):  # the word there may be any: what came before it is the same
+    for t in (0, 1, 13, 19):  # any word may be there: the history is the same
         total = 0.0
         for word in range(WORDS.size):
             changed = ids.copy()
@@ -52,43 +52,43 @@ def test_it_sums_to_one(family: str, context: Context) -> None:
         assert total == pytest.approx(1, abs=1e-5)
 
 
-def test_an_empty_cache_gives_the_model_alone() -> None:
+def test_empty_cache_gives_the_model_alone() -> None:
     model, text = make(), encoded(some_ids(30))
     static = token_log_probs(model, text)
-    found = cached_log_probs(model, text, 0.5, 0.3)
-    assert found[0] == pytest.approx(static[0], rel=1e-5)
-    assert np.abs(found[1:] - static[1:]).min() > 1e-3
+    cached = cached_log_probs(model, text, 0.5, 0.3)
+    assert cached[0] == pytest.approx(static[0], rel=1e-5)
+    assert np.abs(cached[1:] - static[1:]).min() > 1e-3
     np.testing.assert_allclose(cached_log_probs(model, text, 0.5, 0.3, size=0), static, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(cached_log_probs(model, text, 0.5, 0.0), static, rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model, text = make(), encoded(some_ids(50))
-    whole = cached_log_probs(model, text, 0.5, 0.2, size=11)
+    expected = cached_log_probs(model, text, 0.5, 0.2, size=11)
     monkeypatch.setattr(cache, "BLOCK", 7)
-    np.testing.assert_allclose(cached_log_probs(model, text, 0.5, 0.2, size=11), whole, rtol=1e-5)
+    np.testing.assert_allclose(cached_log_probs(model, text, 0.5, 0.2, size=11), expected, rtol=1e-5)
 
 
-def test_it_runs_on_over_lines() -> None:
-    # Three lines of one word: the state starts anew at each, the cache does not. Before the third 9 it holds
-    # 9, </s>, 9, </s>: p_cache(9) = 1/2 where all weigh alike.
+def test_cache_is_carried_across_lines() -> None:
+    # Three lines of one word: the state is reset at each, the cache is not. Before the third 9 it contains 9,
+    # </s>, 9, </s>: p_cache(9) = 1/2 with equal weights.
     model, text = make(context="line"), encoded(np.array([9, 1, 9, 1, 9, 1], np.int32))
-    static, found = token_log_probs(model, text), cached_log_probs(model, text, 0.0, 0.3)
+    static, cached = token_log_probs(model, text), cached_log_probs(model, text, 0.0, 0.3)
     assert static[4] == pytest.approx(static[0])
-    assert math.exp(found[4]) == pytest.approx(0.7 * math.exp(static[0]) + 0.3 / 2, rel=1e-5)
+    assert math.exp(cached[4]) == pytest.approx(0.7 * math.exp(static[0]) + 0.3 / 2, rel=1e-5)
 
 
-def test_a_word_that_is_never_predicted_is_not_remembered() -> None:
+def test_unpredictable_words_are_not_cached() -> None:
     model = make(words=CLOSED)
     ids = np.full(12, CLOSED.unk, np.int32)
-    found = cached_log_probs(model, encoded(ids), 0.5, 0.3)
-    assert np.isneginf(found).all()
+    cached = cached_log_probs(model, encoded(ids), 0.5, 0.3)
+    assert np.isneginf(cached).all()
     ids[-1] = 5
     static = token_log_probs(model, encoded(ids))
     assert cached_log_probs(model, encoded(ids), 0.5, 0.3)[-1] == pytest.approx(static[-1], rel=1e-5)
 
 
-def test_it_helps_where_words_come_again_and_the_tuned_one_most() -> None:
+def test_tuned_cache_helps_on_repetitive_text() -> None:
     model = make()
     rng = np.random.default_rng(2)
     text = encoded(np.concatenate([rng.permutation([w, w, w, w, 3, 1]) for w in range(3, 11)] * 2).astype(np.int32))

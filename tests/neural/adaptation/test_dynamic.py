@@ -14,7 +14,7 @@ from chainrule.neural.adaptation.dynamic import DynamicEvaluator, tune
 from chainrule.neural.model import NeuralModel
 from neural.adaptation_models import CLOSED, FAMILIES, WINDOW, WORDS, encoded, make, some_ids
 
-UNK = 2  # of both vocabularies
+UNK = 2  # in both vocabularies
 
 
 def measured(model: NeuralModel, tokens: int = 60) -> DynamicEvaluator:
@@ -24,14 +24,14 @@ def measured(model: NeuralModel, tokens: int = 60) -> DynamicEvaluator:
 
 
 def gradients(network: torch.nn.Module, ids: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> list[Tensor]:
-    """Of the mean −log p, by `autograd.grad`, one a parameter."""
+    """Gradients of the mean −log p by `autograd.grad`, one per parameter."""
     hidden = network(ids, state)[0]
     log_p = network.output.log_probs(hidden.flatten(0, 1))
     loss = torch.nn.functional.nll_loss(log_p, targets.flatten())
     return list(torch.autograd.grad(loss, list(network.parameters())))
 
 
-def test_two_steps_of_the_rule_worked_parameter_by_parameter() -> None:
+def test_dynamic_update_rule_worked_parameter_by_parameter() -> None:
     model, rate, decay, epsilon = make(), 0.03, 0.8, 2e-5
     evaluator = measured(model)
     ids = some_ids(10)
@@ -55,8 +55,8 @@ def test_two_steps_of_the_rule_worked_parameter_by_parameter() -> None:
         torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
 
 
-def test_statistics_are_the_root_of_the_mean_squared_gradient() -> None:
-    # 1,003 tokens: 1,003 // (5 · 100) = 2 columns of 500 tokens, so 100 batches of 2 x 5, states carried.
+def test_statistics_are_the_rms_gradient() -> None:
+    # 1,003 tokens: 1,003 // (5 · 100) = 2 columns of 500 tokens, so 100 batches of 2 x 5 with carried states.
     model, ids = make(), some_ids(1003)
     evaluator = DynamicEvaluator(model)
     evaluator.measure_rms(encoded(ids))
@@ -66,63 +66,63 @@ def test_statistics_are_the_root_of_the_mean_squared_gradient() -> None:
     squares: list[Tensor] = [torch.zeros_like(p) for p in network.parameters()]
     state = network.start(2)
     for t in range(0, 500, 5):
-        found = gradients(network, read[:, t : t + 5], targets[:, t : t + 5], state)
-        squares = [s + g.square() for s, g in zip(squares, found, strict=True)]
+        measured_rms = gradients(network, read[:, t : t + 5], targets[:, t : t + 5], state)
+        squares = [s + g.square() for s, g in zip(squares, measured_rms, strict=True)]
         state = tuple(s.detach() for s in network(read[:, t : t + 5], state)[1])
     for (_, rms), square in zip(evaluator.flat.named_slices(evaluator.rms), squares, strict=True):
         torch.testing.assert_close(rms, (square.flatten() / 100).sqrt(), rtol=1e-4, atol=1e-7)
 
 
-def test_statistics_of_lines_count_no_padding() -> None:
-    # Two lines of 2 and 3 tokens make one batch of 5 tokens; their gradients weigh by their lengths.
+def test_statistics_of_lines_ignore_padding() -> None:
+    # Two lines of 2 and 3 tokens make one batch of 5 tokens; their gradients are weighted by length.
     model = make(context="line")
     evaluator = DynamicEvaluator(model)
     evaluator.measure_rms(encoded(np.array([5, 1, 7, 8, 1], np.int32)))
-    one = gradients(model.network, torch.tensor([[0, 5]]), torch.tensor([[5, 1]]), model.network.start(1))
+    first_line = gradients(model.network, torch.tensor([[0, 5]]), torch.tensor([[5, 1]]), model.network.start(1))
     two = gradients(model.network, torch.tensor([[0, 7, 8]]), torch.tensor([[7, 8, 1]]), model.network.start(1))
-    for (_, rms), g, h in zip(evaluator.flat.named_slices(evaluator.rms), one, two, strict=True):
+    for (_, rms), g, h in zip(evaluator.flat.named_slices(evaluator.rms), first_line, two, strict=True):
         torch.testing.assert_close(rms, ((2 * g + 3 * h) / 5).abs().flatten(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_at_rate_zero_it_is_static_evaluation(family: str, context: Context) -> None:
-    # Lines of 17 tokens go beyond a window of 6; 41 is no multiple of 5 or 6.
+def test_dynamic_evaluation_at_rate_zero_is_static(family: str, context: Context) -> None:
+    # Lines of 17 tokens exceed a window of 6; 41 is not a multiple of 5 or 6.
     model, ids = make(family, context), some_ids(41, lines=17)
     static = token_log_probs(model, encoded(ids))
     np.testing.assert_allclose(measured(model).score(ids, 0.0, 3e-3), static, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("family", "first"), [("lstm", 5), ("feedforward", 5), ("transformer", WINDOW)])
-def test_a_segment_is_scored_before_it_is_learnt_from(family: str, first: int) -> None:
+def test_segment_is_scored_before_it_is_learned(family: str, first: int) -> None:
     model, ids = make(family), some_ids(24)
     static = token_log_probs(model, encoded(ids))
-    found = measured(model).score(ids, 0.01, 3e-3)
-    np.testing.assert_allclose(found[:first], static[:first], rtol=1e-4, atol=1e-5)
-    assert np.abs(found[first:] - static[first:]).min() > 1e-4
+    dynamic = measured(model).score(ids, 0.01, 3e-3)
+    np.testing.assert_allclose(dynamic[:first], static[:first], rtol=1e-4, atol=1e-5)
+    assert np.abs(dynamic[first:] - static[first:]).min() > 1e-4
 
 
-def test_a_line_is_scored_before_it_is_learnt_from() -> None:
+def test_line_is_scored_before_it_is_learned() -> None:
     model, ids = make(context="line"), some_ids(27)
     static = token_log_probs(model, encoded(ids))
-    found = measured(model).score(ids, 0.01, 3e-3)
-    np.testing.assert_allclose(found[:9], static[:9], rtol=1e-4, atol=1e-5)
-    assert np.abs(found[9:] - static[9:]).min() > 1e-4
+    dynamic = measured(model).score(ids, 0.01, 3e-3)
+    np.testing.assert_allclose(dynamic[:9], static[:9], rtol=1e-4, atol=1e-5)
+    assert np.abs(dynamic[9:] - static[9:]).min() > 1e-4
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_the_future_does_not_change_the_past(family: str, context: Context) -> None:
+def test_dynamic_evaluation_is_causal(family: str, context: Context) -> None:
     ids = some_ids(30)
     changed = ids.copy()
     changed[13:] = some_ids(17, seed=5)
     evaluator = measured(make(family, context))
-    one, two = evaluator.score(ids, 1e-3, 3e-3), evaluator.score(changed, 1e-3, 3e-3)
-    np.testing.assert_allclose(one[:13], two[:13], rtol=1e-5, atol=1e-6)
-    assert np.abs(one[13:] - two[13:]).max() > 0.1
+    first, second = evaluator.score(ids, 1e-3, 3e-3), evaluator.score(changed, 1e-3, 3e-3)
+    np.testing.assert_allclose(first[:13], second[:13], rtol=1e-5, atol=1e-6)
+    assert np.abs(first[13:] - second[13:]).max() > 0.1
 
 
-def test_the_model_is_untouched_and_runs_do_not_add_up() -> None:
+def test_dynamic_evaluation_leaves_the_model_unchanged() -> None:
     model, ids = make(), some_ids(30)
     before = [p.detach().clone() for p in model.network.parameters()]
     evaluator = measured(model)
@@ -133,26 +133,26 @@ def test_the_model_is_untouched_and_runs_do_not_add_up() -> None:
         assert p.grad is None
 
 
-def test_the_impossible_is_not_learnt_from() -> None:
+def test_impossible_tokens_are_not_learned() -> None:
     model, ids = make(words=CLOSED), some_ids(30)
     ids[7] = UNK
-    found = measured(model).score(ids, 0.01, 3e-3)
-    assert np.flatnonzero(np.isneginf(found)).tolist() == [7]
-    assert np.isfinite(np.delete(found, 7)).all()
+    dynamic = measured(model).score(ids, 0.01, 3e-3)
+    assert np.flatnonzero(np.isneginf(dynamic)).tolist() == [7]
+    assert np.isfinite(np.delete(dynamic, 7)).all()
 
 
-def test_a_segment_with_an_impossible_end_teaches_what_comes_before_it() -> None:
+def test_impossible_last_token_does_not_change_the_update() -> None:
     evaluator, ids = measured(make(words=CLOSED)), some_ids(5)
     ids[4] = UNK
     evaluator.score(ids[:4], 0.01, 3e-3)
-    wanted = evaluator.flat.weights.clone()
+    expected = evaluator.flat.weights.clone()
     evaluator.score(ids, 0.01, 3e-3)
-    torch.testing.assert_close(evaluator.flat.weights, wanted, rtol=1e-4, atol=1e-6)
-    assert not torch.allclose(wanted, evaluator.first, atol=1e-3)
+    torch.testing.assert_close(evaluator.flat.weights, expected, rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(expected, evaluator.first, atol=1e-3)
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
-def test_it_learns_what_the_text_repeats(context: Context) -> None:
+def test_dynamic_evaluation_learns_repetitions(context: Context) -> None:
     model = make(context=context)
     ids = np.tile(np.array([7, 7, 4, 7, 1], np.int32), 40)
     static = token_log_probs(model, encoded(ids)).mean()
@@ -160,7 +160,7 @@ def test_it_learns_what_the_text_repeats(context: Context) -> None:
 
 
 class Peaked:
-    """An evaluator that is best at one rate, then at one decay, and breaks at the highest rate."""
+    """An evaluator with an optimum at one rate, then one decay, that fails at the highest rate."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[float, float]] = []
@@ -171,7 +171,7 @@ class Peaked:
         return np.full(len(ids), np.nan if rate == 2e-4 else score)
 
 
-def test_tuning_goes_rate_first_then_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamic_tuning_selects_rate_then_decay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dynamic, "TUNING_TOKENS", 20)
     peaked = Peaked()
     assert tune(peaked, encoded(some_ids(30))) == (1e-4, 1e-2)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_tuning_goes_rate_first_then_decay(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_replayed_on_the_gpu_it_is_what_the_processor_computes(family: str) -> None:
+def test_dynamic_evaluation_on_gpu_equals_cpu(family: str) -> None:
     ids = some_ids(203)
     plain = measured(make(family), 1200).score(ids, 1e-3, 3e-3)
     model = make(family)

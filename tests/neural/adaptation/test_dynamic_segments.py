@@ -8,7 +8,7 @@ from chainrule.neural.adaptation.dynamic import SegmentRunner
 
 
 def counting(inputs: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Scores are targets plus what was read before, summed; the state is that sum, (B,)."""
+    """Scores are targets plus the sum of earlier inputs; the state is that sum, (B,)."""
     return (targets + state[0][:, None]).double(), (state[0] + inputs.sum(1),)
 
 
@@ -16,7 +16,7 @@ def counting(inputs: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> tupl
     ("is_carried", "second"),
     [(True, [[30 + 3, 40 + 3], [70 + 30, 80 + 30]]), (False, [[30, 40], [70, 80]])],
 )
-def test_segments_by_hand(is_carried: bool, second: list[list[int]]) -> None:
+def test_segment_runner_worked_by_hand(is_carried: bool, second: list[list[int]]) -> None:
     inputs = torch.tensor([[1, 2, 3, 4], [10, 20, 30, 40]])
     targets = torch.tensor([[10, 20, 30, 40], [50, 60, 70, 80]])
     columns = SegmentRunner(counting, (torch.zeros(2, dtype=torch.int64),), inputs, targets, 2, is_carried)

@@ -12,26 +12,26 @@ from neural.adaptation_models import WINDOW, WORDS, encoded, make, some_ids
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
-def test_at_the_stride_of_a_window_it_is_static(context: Context) -> None:
+def test_strided_evaluation_at_full_stride_is_static(context: Context) -> None:
     model, text = make("transformer", context), encoded(some_ids(41, lines=13))
     np.testing.assert_allclose(
         strided_log_probs(model, text, WINDOW), token_log_probs(model, text), rtol=1e-4, atol=1e-5
     )
 
 
-def test_at_stride_one_each_token_sees_a_whole_window() -> None:
+def test_strided_evaluation_at_stride_one_uses_full_windows() -> None:
     model, ids = make("transformer"), some_ids(20)
     read = np.concatenate([[WORDS.eos], ids[:-1]]).astype(np.int64)
-    wanted = []
+    expected = []
     for t in range(20):
         context = torch.from_numpy(read[max(0, t - WINDOW + 1) : t + 1])[None]
         with torch.no_grad():
             last = model.network(context, model.network.start(1)).hidden[:, -1]
-            wanted.append(model.network.output.log_probs(last)[0, ids[t]].item())
-    np.testing.assert_allclose(strided_log_probs(model, encoded(ids), 1), wanted, rtol=1e-4, atol=1e-5)
+            expected.append(model.network.output.log_probs(last)[0, ids[t]].item())
+    np.testing.assert_allclose(strided_log_probs(model, encoded(ids), 1), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_what_cannot_slide_is_refused() -> None:
+def test_invalid_strides_are_rejected() -> None:
     text = encoded(some_ids(20))
     with pytest.raises(UsageError, match="this model has no window"):
         strided_log_probs(make("lstm"), text, 3)

@@ -29,27 +29,27 @@ FAMILIES = ("rnn", "lstm", "gru", "transformer")
 
 
 def network(**settings: Any) -> TextClassifier:
-    """Of three labels, small, in double precision, not learning."""
+    """A small classifier of three labels, in double precision and eval mode."""
     torch.manual_seed(3)
     config = ClassifyConfig(**{"hidden": 8, "embedding": 6, **settings})
-    made: TextClassifier = TextClassifier(config, VOCABULARY, 3).double().eval()
-    return made
+    classifier_: TextClassifier = TextClassifier(config, VOCABULARY, 3).double().eval()
+    return classifier_
 
 
 def texts(*lengths: int) -> list[Ids]:
-    """Framed texts of so many tokens, both signs among them."""
+    """Framed texts of these lengths including both boundary symbols."""
     rng = np.random.default_rng(5)
     return [np.array([BOS, *rng.integers(2, 9, n - 2).tolist(), EOS]) for n in lengths]
 
 
-def logits(made: TextClassifier, rows: list[Ids]) -> Any:
+def logits(classifier_: TextClassifier, rows: list[Ids]) -> Any:
     ids, mask = pad_to_device(rows, EOS, CPU)
     with torch.no_grad():
-        return made(ids, mask).numpy()
+        return classifier_(ids, mask).numpy()
 
 
-def test_pooling_by_hand() -> None:
-    hidden = torch.tensor([[[1.0, -5.0], [3.0, -1.0], [0.0, 0.0]]])  # the third place is padding
+def test_pooling_worked_by_hand() -> None:
+    hidden = torch.tensor([[[1.0, -5.0], [3.0, -1.0], [0.0, 0.0]]])  # the third position is padding
     read = EncoderOutput(hidden, torch.tensor([[7.0, 8.0]]))
     mask = torch.tensor([[True, True, False]])
     pooled = {how: network(hidden=2, pooling=how).float().pool(read, mask)[0] for how in POOLINGS}
@@ -58,67 +58,67 @@ def test_pooling_by_hand() -> None:
     assert pooled["max"].tolist() == [3, -1]  # not the 0 of the padding
 
 
-def test_attention_by_hand() -> None:
+def test_attention_pooling_worked_by_hand() -> None:
     # W = I, b = 0, v = (ln 2 / tanh 1) (1, 0): e = ln 2 for h = (1, ·), −ln 2 for (−1, ·), so α = 4/5, 1/5.
-    made = network(hidden=2, pooling="attention")
-    assert made.attention is not None
+    net = network(hidden=2, pooling="attention")
+    assert net.attention is not None
     with torch.no_grad():
-        made.attention.W.weight.copy_(torch.eye(2))
-        made.attention.v.weight.copy_(torch.tensor([[math.log(2) / math.tanh(1), 0.0]]))
+        net.attention.W.weight.copy_(torch.eye(2))
+        net.attention.v.weight.copy_(torch.tensor([[math.log(2) / math.tanh(1), 0.0]]))
     hidden = torch.tensor([[[1.0, 5.0], [-1.0, 10.0], [9.0, 9.0]]]).double()
     mask = torch.tensor([[True, True, False]])
     with torch.no_grad():
-        assert_allclose(made.attention(hidden, mask), [[0.8, 0.2, 0.0]], rtol=1e-6)
+        assert_allclose(net.attention(hidden, mask), [[0.8, 0.2, 0.0]], rtol=1e-6)
         # 4/5 (1, 5) + 1/5 (−1, 10)
-        assert_allclose(made.pool(EncoderOutput(hidden, hidden[:, 0]), mask), [[0.6, 6.0]], rtol=1e-6)
+        assert_allclose(net.pool(EncoderOutput(hidden, hidden[:, 0]), mask), [[0.6, 6.0]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_stands_beside_a_text_changes_nothing(family: Any, pooling: Any) -> None:
-    made = network(family=family, pooling=pooling, layers=2)
+def test_classifier_logits_do_not_depend_on_the_batch(family: Any, pooling: Any) -> None:
+    net = network(family=family, pooling=pooling, layers=2)
     rows = texts(7, 2, 3, 12)  # the second has no words
-    together = logits(made, rows)
-    for row, found in zip(rows, together, strict=True):
-        assert_allclose(logits(made, [row])[0], found, rtol=1e-5, atol=1e-9)
+    together = logits(net, rows)
+    for row, row_logits in zip(rows, together, strict=True):
+        assert_allclose(logits(net, [row])[0], row_logits, rtol=1e-5, atol=1e-9)
     assert len({tuple(row) for row in together.round(6).tolist()}) == 4
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_order_matters(pooling: Any) -> None:
-    """A bag of words would give both texts the same."""
-    made = network(pooling=pooling)
-    one, other = logits(made, [np.array([BOS, 3, 4, 5, EOS]), np.array([BOS, 5, 4, 3, EOS])])
-    assert np.abs(one - other).max() > 1e-4
+def test_classifier_depends_on_word_order(pooling: Any) -> None:
+    """A bag of words would give both texts the same logits."""
+    net = network(pooling=pooling)
+    forward, backward = logits(net, [np.array([BOS, 3, 4, 5, EOS]), np.array([BOS, 5, 4, 3, EOS])])
+    assert np.abs(forward - backward).max() > 1e-4
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("family", ["gru", "transformer"])
-def test_the_first_sign_is_read_and_not_pooled(family: Any, pooling: Any) -> None:
-    """Against the encoder's states pooled by numpy: those of the words and of `</s>`."""
-    made = network(family=family, pooling=pooling)
+def test_bos_is_read_but_not_pooled(family: Any, pooling: Any) -> None:
+    """Against the encoder's states pooled by NumPy: those of the words and of `</s>`."""
+    net = network(family=family, pooling=pooling)
     (row,) = texts(6)
     ids = torch.from_numpy(row)[None]
     with torch.no_grad():
-        hidden, last = (x[0] for x in made.reader(ids, torch.ones_like(ids, dtype=torch.bool)))
+        hidden, last = (x[0] for x in net.reader(ids, torch.ones_like(ids, dtype=torch.bool)))
         h = hidden[1:].numpy()
-        if made.attention is not None:
-            e = (made.attention.W(hidden[1:]).tanh() @ made.attention.v.weight[0]).numpy()
+        if net.attention is not None:
+            e = (net.attention.W(hidden[1:]).tanh() @ net.attention.v.weight[0]).numpy()
             pooled = (np.exp(e) / np.exp(e).sum()) @ h
         else:
             pooled = {"last": last.numpy(), "mean": h.mean(axis=0), "max": h.max(axis=0)}[pooling]
-        W, b = made.output.weight.numpy(), made.output.bias.numpy()
-    assert_allclose(logits(made, [row])[0], W @ pooled + b, rtol=1e-5)
-    other = row.copy()
-    other[0] = 5  # it is read: another one changes what is found
-    assert np.abs(logits(made, [other])[0] - logits(made, [row])[0]).max() > 1e-6
+        W, b = net.output.weight.numpy(), net.output.bias.numpy()
+    assert_allclose(logits(net, [row])[0], W @ pooled + b, rtol=1e-5)
+    changed = row.copy()
+    changed[0] = 5  # it is read: another id changes the result
+    assert np.abs(logits(net, [changed])[0] - logits(net, [row])[0]).max() > 1e-6
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_texts_without_words_can_be_pooled(pooling: Any) -> None:
-    found = logits(network(pooling=pooling), texts(2, 2))
-    assert np.isfinite(found).all()
-    assert_array_equal(found[0], found[1])
+    all_logits = logits(network(pooling=pooling), texts(2, 2))
+    assert np.isfinite(all_logits).all()
+    assert_array_equal(all_logits[0], all_logits[1])
 
 
 class Fixed:
@@ -131,7 +131,7 @@ class Fixed:
         return torch.tensor([[math.log(3), 0.0]]).repeat(len(ids), 1)
 
 
-def test_the_loss_by_hand() -> None:
+def test_classifier_loss_worked_by_hand() -> None:
     # Nats: ln 4/3 and ln 4, their mean ln 4 − ln 3 / 2. Weights 1 and 2: (ln 4/3 + 2 ln 4) / 2.
     batch = LabelBatch(
         torch.zeros(2, 1, dtype=torch.long),
@@ -143,21 +143,21 @@ def test_the_loss_by_hand() -> None:
     assert state == ()
     assert float(nats) == pytest.approx(math.log(4) - math.log(3) / 2, rel=1e-6)
     assert float(loss) == pytest.approx((math.log(4 / 3) + 2 * math.log(4)) / 2, rel=1e-6)
-    # Smoothed with ε = 0.2: of each text 0.8 of the above and 0.2 of (ln 4/3 + ln 4)/2.
+    # Smoothed with ε = 0.2: per text 0.8 of the above and 0.2 of (ln 4/3 + ln 4)/2.
     loss, nats, _ = label_loss(Fixed(0.2), batch, ())  # type: ignore[arg-type]
     spread = (math.log(4 / 3) + math.log(4)) / 2
-    wanted = (0.8 * math.log(4 / 3) + 0.2 * spread + 2 * (0.8 * math.log(4) + 0.2 * spread)) / 2
-    assert float(loss) == pytest.approx(wanted, rel=1e-6)
+    expected = (0.8 * math.log(4 / 3) + 0.2 * spread + 2 * (0.8 * math.log(4) + 0.2 * spread)) / 2
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
     assert float(nats) == pytest.approx(math.log(4) - math.log(3) / 2, rel=1e-6)
 
 
-def test_weights_of_labels() -> None:
+def test_class_weights_worked_by_hand() -> None:
     # 40 texts, 2 labels: 40 / (2 · 30) and 40 / (2 · 10); over the texts (30 · 2/3 + 10 · 2)/40 = 1.
     assert_allclose(classifier.class_weights(np.array([30, 10]), "balanced"), [2 / 3, 2])
     assert_array_equal(classifier.class_weights(np.array([30, 10]), "none"), [1, 1])
 
 
-def test_a_batch() -> None:
+def test_classifier_batch_worked_by_hand() -> None:
     rows = texts(3, 2, 5)
     collate = ClassifierCollator(rows, np.array([2, 0, 1]), np.array([1.0, 5.0, 7.0]), EOS, CPU)
     batch = collate(np.array([2, 0]))
@@ -169,34 +169,34 @@ def test_a_batch() -> None:
     assert batch.starts
 
 
-def test_log_probabilities_come_in_the_order_of_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, rows = network(), texts(4, 9, 2, 3, 9, 6)
+def test_classifier_log_probs_keep_the_order_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, rows = network(), texts(4, 9, 2, 3, 9, 6)
     monkeypatch.setattr(classifier, "BATCH_SIZE", 2)
-    found = classifier.log_probs(made, rows)
-    z = np.concatenate([logits(made, [row]) for row in rows])
-    assert_allclose(found, z - np.log(np.exp(z).sum(axis=1, keepdims=True)), rtol=1e-6)
-    assert classifier.log_probs(made, []).shape == (0, 3)
+    log_probs = classifier.log_probs(net, rows)
+    z = np.concatenate([logits(net, [row]) for row in rows])
+    assert_allclose(log_probs, z - np.log(np.exp(z).sum(axis=1, keepdims=True)), rtol=1e-6)
+    assert classifier.log_probs(net, []).shape == (0, 3)
 
 
-def test_the_error_is_weighted_as_the_loss_is() -> None:
+def test_error_rate_is_weighted_like_the_loss() -> None:
     log_p = np.log([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.5, 0.5]])
-    labels = np.array([0, 0, 1, 0])  # the second and the third are wrong; equals go to the first
+    labels = np.array([0, 0, 1, 0])  # the second and third are wrong; ties go to the first label
     assert classifier.error_rate(log_p, labels, np.ones(2)) == 0.5
     assert classifier.error_rate(log_p, labels, np.array([1.0, 3.0])) == pytest.approx((1 + 3) / (3 + 3))
 
 
-def test_words_read_as_unknown() -> None:
-    made = network(unknown=0.25)
+def test_words_are_randomly_read_as_unknown_in_training() -> None:
+    net = network(unknown=0.25)
     ids = torch.tensor([[BOS, 3, 4, 5, EOS]]).repeat(5000, 1)
     torch.manual_seed(0)
-    assert made._with_unknown(ids) is ids  # while it is used
-    read = made.train()._with_unknown(ids)
+    assert net._with_unknown(ids) is ids  # in eval mode
+    read = net.train()._with_unknown(ids)
     assert (read[:, 0] == BOS).all()
     assert (read[:, 4] == EOS).all()
     assert ((read == ids) | (read == UNK)).all()
     assert float((read[:, 1:4] == UNK).float().mean()) == pytest.approx(0.25, abs=0.02)  # 5 deviations are 0.018
-    made.vocabulary = Vocabulary(9, BOS, EOS, None)
-    assert made._with_unknown(ids) is ids
+    net.vocabulary = Vocabulary(9, BOS, EOS, None)
+    assert net._with_unknown(ids) is ids
 
 
 @pytest.mark.parametrize(
@@ -209,6 +209,6 @@ def test_words_read_as_unknown() -> None:
         ({"family": "transformer", "directions": "apart"}, "directions is not a setting of family 'transformer'"),
     ],
 )
-def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+def test_invalid_classifier_settings_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ClassifyConfig(**settings)

@@ -38,8 +38,8 @@ TARGETS: list[Ids] = [np.array(row) for row in ([3, 4, EOS], [9, 8, 7, 6, 5, EOS
 def network(kind: str) -> PairNetwork:
     torch.manual_seed(1)
     config = PairConfig(**SMALL | KINDS[kind])
-    made: PairNetwork = conditional_lm.build(config, 11 if config.joint else 13, VOCABULARY).eval()
-    return made
+    net: PairNetwork = conditional_lm.build(config, 11 if config.joint else 13, VOCABULARY).eval()
+    return net
 
 
 def batch_of(target: Ids) -> Batch:
@@ -48,7 +48,7 @@ def batch_of(target: Ids) -> Batch:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_a_language_model(kind: str) -> None:
+def test_conditional_lm_score_equals_steps(kind: str) -> None:
     for lm, target in zip(condition_on(network(kind), VOCABULARY, SOURCES), TARGETS, strict=True):
         scores, after = lm.score(batch_of(target), lm.start(1))
         state = lm.start(1)
@@ -62,7 +62,7 @@ def test_it_is_a_language_model(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_the_end_the_same_source_begins_again(kind: str) -> None:
+def test_conditional_lm_restarts_after_eos(kind: str) -> None:
     lm = condition_on(network(kind), VOCABULARY, SOURCES)[0]
     first, state = lm.step(lm.start(1), np.array([BOS]))
     _, state = lm.step(state, np.array([7]))
@@ -74,54 +74,54 @@ def test_after_the_end_the_same_source_begins_again(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_source_matters_and_its_neighbours_do_not(kind: str) -> None:
+def test_conditional_lm_depends_on_its_source_only(kind: str) -> None:
     net = network(kind)
     alone = [condition_on(net, VOCABULARY, [source])[0] for source in SOURCES]
     beside = condition_on(net, VOCABULARY, SOURCES)
     first = [lm.step(lm.start(1), np.array([BOS]))[0] for lm in beside]
-    for lm, found in zip(alone, first, strict=True):
-        assert_allclose(lm.step(lm.start(1), np.array([BOS]))[0], found, rtol=1e-5)
+    for lm, log_p in zip(alone, first, strict=True):
+        assert_allclose(lm.step(lm.start(1), np.array([BOS]))[0], log_p, rtol=1e-5)
     assert np.abs(np.exp(first[0]) - np.exp(first[1])).max() > 1e-6
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nats_of_a_batch_are_those_of_each_pair(kind: str) -> None:
+def test_batched_pair_nats_equal_single_pairs(kind: str) -> None:
     net = network(kind)
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    found = conditional_lm.pair_nats(net, batch)
-    for lm, target, nats in zip(condition_on(net, VOCABULARY, SOURCES), TARGETS, found, strict=True):
+    batch_nats = conditional_lm.pair_nats(net, batch)
+    for lm, target, nats in zip(condition_on(net, VOCABULARY, SOURCES), TARGETS, batch_nats, strict=True):
         scores, _ = lm.score(batch_of(target), lm.start(1))
         assert -scores.sum() == pytest.approx(nats, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_searches_made_together_find_what_each_finds_alone(kind: str) -> None:
+def test_joint_beam_searches_equal_separate_ones(kind: str) -> None:
     models = condition_on(network(kind), VOCABULARY, SOURCES)
     prompt = Prompt((), VOCABULARY)
     settings = Decoding(strategy="beam", beam_size=3, max_tokens=8)
     alone = [beam.search(lm, prompt, settings, num=2) for lm in models]
     searches = [beam.search_steps(*read_prompt(lm, prompt), prompt, settings, num=2) for lm in models]
     together = beam.search_batch(models[0], searches)
-    assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
-    for one, other in zip(alone, together, strict=True):
-        assert [h.score for h in other] == pytest.approx([h.score for h in one], rel=1e-5)
+    assert [[h.ids for h in actual] for actual in together] == [[h.ids for h in actual] for actual in alone]
+    for alone_hypothesis, joint_hypothesis in zip(alone, together, strict=True):
+        assert [h.score for h in joint_hypothesis] == pytest.approx([h.score for h in alone_hypothesis], rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_alignments_are_distributions_over_the_source(kind: str) -> None:
     net = network(kind)
-    found = attention_alignment(net, SOURCES[2], TARGETS[1], VOCABULARY)
+    alignment = attention_alignment(net, SOURCES[2], TARGETS[1], VOCABULARY)
     if kind.endswith("none"):
-        assert found.shape == (1, 1, 6, 0)
+        assert alignment.shape == (1, 1, 6, 0)
         return
     layers, heads = (2, 2) if kind.startswith("transformer") else (1, 1)
-    assert found.shape == (layers, heads, 6, 6)  # (L, H, T, S)
-    assert_allclose(found.sum(axis=-1), 1, rtol=1e-5)
+    assert alignment.shape == (layers, heads, 6, 6)  # (L, H, T, S)
+    assert_allclose(alignment.sum(axis=-1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_weight_learns(kind: str) -> None:
-    """Padding of sources and targets has no part in the loss: its gradient is that of the pairs one by one."""
+def test_every_seq2seq_parameter_gets_a_gradient(kind: str) -> None:
+    """Padding does not affect the loss: its gradient equals that of the separate pairs."""
     net = network(kind)
     collate = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))
     with limit_threads(0.0):
@@ -139,8 +139,8 @@ def test_every_weight_learns(kind: str) -> None:
         torch.testing.assert_close(p.grad, gradients[name], rtol=1e-4, atol=1e-6)
 
 
-def test_smoothing_by_hand() -> None:
-    """ε = 0.1 over the 10 words that may come: 0.9 · nats + 0.1 · their mean −log p."""
+def test_label_smoothing_worked_by_hand() -> None:
+    """ε = 0.1 over the 10 possible words: 0.9 · nats + 0.1 · their mean −log p."""
     net = network("gru-additive")
     lm: ConditionalLM = condition_on(net, VOCABULARY, SOURCES[1:2])[0]
     log_p, _ = lm.step(lm.start(1), np.array([BOS]))
@@ -159,27 +159,27 @@ def test_smoothing_by_hand() -> None:
         ({"output": "adaptive"}, "full softmax"),
     ],
 )
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_conflicting_seq2seq_settings_are_rejected(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         PairConfig(**settings)
 
 
-def test_nats_are_worked_out_in_pieces_and_of_no_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pair_nats_are_computed_in_chunks_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("gru-additive")
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    whole, sizes, real = conditional_lm.pair_nats(net, batch), list[int](), net.output.log_probs
+    expected, sizes, real = conditional_lm.pair_nats(net, batch), list[int](), net.output.log_probs
 
-    def watched(hidden: torch.Tensor) -> Any:
+    def recorded_log_probs(hidden: torch.Tensor) -> Any:
         sizes.append(len(hidden))
         return real(hidden)
 
     monkeypatch.setattr(conditional_lm, "LARGEST_PIECE", 4 * 11 + 10)  # four rows of V = 11 numbers, not five
-    monkeypatch.setattr(net.output, "log_probs", watched)
-    assert_allclose(conditional_lm.pair_nats(net, batch), whole, rtol=1e-6)
+    monkeypatch.setattr(net.output, "log_probs", recorded_log_probs)
+    assert_allclose(conditional_lm.pair_nats(net, batch), expected, rtol=1e-6)
     assert sizes == [4, 4, 2]  # 3 + 6 + 1 targets
 
 
-def test_nats_that_are_no_number_are_refused() -> None:
+def test_overflowing_pair_nats_are_rejected() -> None:
     net = network("gru-additive")
     torch.nn.init.constant_(net.output.bias, float("nan"))
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))

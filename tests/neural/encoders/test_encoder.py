@@ -41,13 +41,13 @@ IDS = torch.randint(1, 9, (3, 5), generator=torch.Generator().manual_seed(2))
 
 def reader(kind: str, features: int = 0) -> TextEncoder:
     torch.manual_seed(1)
-    made: TextEncoder = TextEncoder(KINDS[kind], 9, features).eval()
-    return made
+    encoder: TextEncoder = TextEncoder(KINDS[kind], 9, features).eval()
+    return encoder
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("features", [0, 3])
-def test_padding_changes_nothing(kind: str, features: int) -> None:
+def test_encoder_output_does_not_depend_on_padding(kind: str, features: int) -> None:
     net = reader(kind, features)
     extra = torch.randn(3, 5, features) if features else None
     hidden, last = net(IDS, MASK, extra)
@@ -61,22 +61,22 @@ def test_padding_changes_nothing(kind: str, features: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_word_knows_all_words_it_may_see(kind: str) -> None:
+def test_encoder_states_depend_on_all_visible_words(kind: str) -> None:
     net = reader(kind)
     config = KINDS[kind]
     hidden, _ = net(IDS, MASK)
-    other = IDS.clone()
-    other[0, 2] = (IDS[0, 2] + 1) % 9
-    changed = ((net(other, MASK).hidden - hidden).abs() > 1e-7).any(dim=-1)[0].tolist()
+    changed_ids = IDS.clone()
+    changed_ids[0, 2] = (IDS[0, 2] + 1) % 9
+    changed = ((net(changed_ids, MASK).hidden - hidden).abs() > 1e-7).any(dim=-1)[0].tolist()
     assert changed == ([False, False, True, True, True] if config.directions == "forward" else [True] * 5)
 
 
-def test_directions_kept_apart_never_meet() -> None:
+def test_separate_directions_are_independent() -> None:
     net = reader("lstm-apart")
     hidden, last = net(IDS, MASK)
-    other = IDS.clone()
-    other[0, 2] = (IDS[0, 2] + 1) % 9
-    changed = ((net(other, MASK).hidden - hidden).abs() > 1e-7)[0]  # (5, 8)
+    changed_ids = IDS.clone()
+    changed_ids[0, 2] = (IDS[0, 2] + 1) % 9
+    changed = ((net(changed_ids, MASK).hidden - hidden).abs() > 1e-7)[0]  # (5, 8)
     assert changed[:, :4].any(dim=-1).tolist() == [False, False, True, True, True]
     assert changed[:, 4:].any(dim=-1).tolist() == [True, True, True, False, False]
     torch.testing.assert_close(last[0], torch.cat([hidden[0, 4, :4], hidden[0, 0, 4:]]))
@@ -84,8 +84,8 @@ def test_directions_kept_apart_never_meet() -> None:
 
 
 @pytest.mark.parametrize("family", ["rnn", "lstm", "gru"])
-def test_one_layer_is_torchs_own(family: str) -> None:
-    """torch.nn's bidirectional layer over packed rows, with our weights."""
+def test_single_encoder_layer_equals_torch(family: str) -> None:
+    """torch.nn's bidirectional layer over packed sequences, with the same weights."""
     torch.manual_seed(3)
     ours = RecurrentEncoder(6, replace(SMALL, family=family, layers=1)).eval()
     theirs: Any = {"rnn": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[family](
@@ -102,12 +102,12 @@ def test_one_layer_is_torchs_own(family: str) -> None:
                 getattr(theirs, f"{name}_l0{ending}").copy_(weight)
     x = torch.randn(3, 5, 6)
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
-    wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
-    torch.testing.assert_close(ours(x, MASK).hidden, wanted)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    torch.testing.assert_close(ours(x, MASK).hidden, expected)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
-def test_given_vectors_are_read_at_variance_one(kind: str) -> None:
+def test_loaded_word_vectors_are_scaled_to_unit_variance(kind: str) -> None:
     net = reader(kind)
     vectors = np.random.default_rng(1).normal(3.0, 7.0, (9, 6)).astype(np.float32)
     net.load_word_vectors(vectors)
@@ -119,31 +119,31 @@ def test_given_vectors_are_read_at_variance_one(kind: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(9, 5), (1, 6), (6,)])
-def test_vectors_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_word_vectors_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), and the encoder reads \(9, 6\)"):
         reader("lstm").load_word_vectors(np.ones(shape, dtype=np.float32))
 
 
-def test_reversal() -> None:
+def test_reversed_positions_worked_by_hand() -> None:
     mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
     assert reversed_positions(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
-def test_a_text_between_its_signs() -> None:
+def test_add_boundaries() -> None:
     vocabulary = Vocabulary(9, 7, 8, 0)
     assert add_boundaries(np.array([3, 1], dtype=np.int32), vocabulary).tolist() == [7, 3, 1, 8]
     assert add_boundaries(np.array([], dtype=np.int32), vocabulary).tolist() == [7, 8]
     assert add_boundaries(np.array([3], dtype=np.int32), vocabulary).dtype == np.int64
 
 
-def test_work_decides_threads() -> None:
-    """LSTM: four gates of 4 cells a direction, at each of 5 rows; blocks: 8 · 32 at each of 5 · 3 places."""
+def test_largest_matmul_of_encoders_worked_by_hand() -> None:
+    """LSTM: four gates of 4 cells per direction, at each of 5 rows; blocks: 8 · 32 at each of 5 · 3 positions."""
     assert reader("lstm").largest_matmul(5, 3) == 4 * 4 * 4 * 5
     assert reader("lstm-forward").largest_matmul(5, 3) == 4 * 8 * 8 * 5
     assert reader("transformer").largest_matmul(5, 3) == 8 * 32 * 5 * 3
 
 
-def test_the_shape_is_what_two_encoders_must_share() -> None:
+def test_architecture_lists_what_two_encoders_must_share() -> None:
     recurrent = replace(SMALL, directions="apart", weight_dropout=0.1, longest=17)
     assert architecture(recurrent) == {
         "family": "lstm",
@@ -153,19 +153,19 @@ def test_the_shape_is_what_two_encoders_must_share() -> None:
         "directions": "apart",
     }
     blocks = replace(SMALL, family="transformer", heads=2, embedding=0, attention_dropout=0.3)
-    found = architecture(blocks)
-    assert (found["embedding"], found["feedforward"], found["heads"]) == (8, 32, 2)  # 0 stands for these
-    assert found.keys() & {"directions", "attention_dropout", "longest"} == set()
-    assert architecture(replace(blocks, positions="learned", longest=17)) == found | {
+    shape = architecture(blocks)
+    assert (shape["embedding"], shape["feedforward"], shape["heads"]) == (8, 32, 2)  # 0 stands for these
+    assert shape.keys() & {"directions", "attention_dropout", "longest"} == set()
+    assert architecture(replace(blocks, positions="learned", longest=17)) == shape | {
         "positions": "learned",
         "longest": 17,
     }
 
 
 @pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig, PairConfig, PretrainConfig])
-@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": [5]}, {"tie": False}])
-def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting: dict[str, Any]) -> None:
-    """Whole texts are read and every output is a full softmax; only those that predict words can share vectors."""
+@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": (5,)}, {"tie": False}])
+def test_settings_without_effect_are_rejected(kind: type[EncoderConfig], setting: dict[str, Any]) -> None:
+    """Texts are read completely and outputs are full softmaxes; only models that predict words can tie vectors."""
     if "tie" in setting and kind in (PairConfig, PretrainConfig):
         assert not build_config(kind, setting, "model").tie
         return
@@ -187,6 +187,6 @@ def test_settings_without_effect_are_refused(kind: type[EncoderConfig], setting:
         ({"weight_dropout": 1.0}, "weight_dropout is 1"),
     ],
 )
-def test_what_does_not_go_together_is_refused(settings: dict[str, Any], words: str) -> None:
+def test_conflicting_encoder_settings_are_rejected(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         EncoderConfig(**settings)

@@ -23,44 +23,47 @@ def network(**chosen: Any) -> Seq2Seq:
     return Seq2Seq(PairConfig(**{"hidden": 16, "layers": 2, "dropout": 0.5, **chosen}), 11, VOCABULARY)
 
 
-def what_the_second_layer_reads(net: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+def second_layer_inputs(net: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     """(T, B, D)."""
-    state, second, seen = net.encode(SOURCE, THERE), net.layers[1].W.data_ptr(), list[Tensor]()
+    state, second, inputs = net.encode(SOURCE, THERE), net.layers[1].W.data_ptr(), list[Tensor]()
 
-    def watched(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    def recorded_linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
         if W.data_ptr() == second:
-            seen.append(x.detach())
+            inputs.append(x.detach())
         return functional.linear(x, W, b)
 
-    monkeypatch.setattr(seq2seq, "linear", watched)
+    monkeypatch.setattr(seq2seq, "linear", recorded_linear)
     net(TARGET, state)
-    return torch.stack(seen)
+    return torch.stack(inputs)
 
 
 @pytest.mark.parametrize("family", ["gru", "lstm"])
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_locked_mask_is_one_for_all_steps(family: str, locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = what_the_second_layer_reads(network(family=family, locked=locked).train(), monkeypatch) == 0
+def test_locked_dropout_mask_is_shared_by_all_steps(
+    family: str, locked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = second_layer_inputs(network(family=family, locked=locked).train(), monkeypatch) == 0
     assert 0.3 < float(missing.float().mean()) < 0.7
     assert bool((missing == missing[0]).all()) == locked
     assert not bool((missing[0, 0] == missing[0, 1]).all())  # each row has its own
 
 
-def test_nothing_is_dropped_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert what_the_second_layer_reads(network(locked=True).eval(), monkeypatch).all()
+def test_no_dropout_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert second_layer_inputs(network(locked=True).eval(), monkeypatch).all()
 
 
 @pytest.mark.parametrize("attention", ["dot", "scaled-dot", "general", "additive"])
-def test_it_looks_as_its_score_says(attention: str) -> None:
+def test_seq2seq_attention_scores_equal_their_definition(attention: str) -> None:
     net = network(attention=attention).double()
     q, k = torch.randn(2, 1, 16, dtype=torch.float64), torch.randn(2, 4, 16, dtype=torch.float64)
     torch.testing.assert_close(net._score_function()(q, net.score.keys(k)), net.score.score(q, k))
 
 
-def test_weights_are_cast_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In half precision autocast keeps no weight it has cast: what a pass does not cast itself, each step would.
+def test_weights_are_cast_once_per_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In half precision autocast does not cache weights: weights not cast once per pass would be cast at each
+    step.
 
-    Here the arithmetic of the pass is fp64 and there is no autocast: a weight left in fp32 is refused by a product.
+    Here the pass computes in fp64 without autocast: a weight left in fp32 makes a product fail.
     """
     net = network(attention="additive", dropout=0.0).eval()
     with torch.no_grad():
@@ -68,7 +71,7 @@ def test_weights_are_cast_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         y = torch.randn(2, 3, 16)
         expected = net._run_with_attention(y, state)
         monkeypatch.setattr(precision, "compute_dtype", lambda device: torch.float64)
-        found = net._run_with_attention(y, state)
-    for part, other in zip((*found[:2], found[3]), (*expected[:2], expected[3]), strict=True):
+        result = net._run_with_attention(y, state)
+    for part, other in zip((*result[:2], result[3]), (*expected[:2], expected[3]), strict=True):
         assert part.dtype == torch.float64
         torch.testing.assert_close(part.float(), other)

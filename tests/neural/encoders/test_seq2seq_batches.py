@@ -10,7 +10,7 @@ from chainrule.lm import Vocabulary
 from chainrule.neural.encoders import conditional_lm
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
 
-VOCABULARY = Vocabulary(11, 0, 1, 2, closed=True)  # 9 words may come: neither <s> nor <unk>
+VOCABULARY = Vocabulary(11, 0, 1, 2, closed=True)  # 9 words are possible: neither <s> nor <unk>
 CPU = torch.device("cpu")
 SOURCES = [np.array([5, 6, 7, 1]), np.array([8, 1]), np.array([4, 4, 9, 1])]
 TARGETS = [np.array([3, 4, 1]), np.array([9, 8, 7, 6, 1]), np.array([1])]
@@ -22,7 +22,7 @@ def network(**chosen: Any) -> PairNetwork:
     return conditional_lm.build(PairConfig(**settings), 11, VOCABULARY)
 
 
-def test_a_batch() -> None:
+def test_pair_batch_worked_by_hand() -> None:
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([0, 2]))
     assert batch.source.tolist() == [[5, 6, 7, 1], [4, 4, 9, 1]]
     assert batch.inputs.tolist() == [[0, 3, 4], [0, 1, 1]]
@@ -32,7 +32,7 @@ def test_a_batch() -> None:
     assert batch.target_positions.tolist() == [0, 1, 2, 3]  # row 0 is 0 … 2, row 1 begins at 3
 
 
-def test_places_and_mask_say_the_same() -> None:
+def test_target_positions_match_the_mask() -> None:
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.array([2, 1, 0]))
     assert batch.target_positions.tolist() == batch.mask.flatten().nonzero()[:, 0].tolist()
 
@@ -40,15 +40,15 @@ def test_places_and_mask_say_the_same() -> None:
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("family", ["gru", "transformer"])
-def test_the_loss_and_its_gradient(family: str, epsilon: float, tie: bool) -> None:
-    """From all log-probabilities: −(1 − ε) log p(target) − ε mean_w log p(w) over the words that may come."""
-    own = {"heads": 2} if family == "transformer" else {}
-    net = network(family=family, label_smoothing=epsilon, tie=tie, **own)
+def test_pair_loss_and_gradient_equal_the_full_distribution(family: str, epsilon: float, tie: bool) -> None:
+    """From all log-probabilities: −(1 − ε) log p(target) − ε mean_w log p(w) over the possible words."""
+    head_settings = {"heads": 2} if family == "transformer" else {}
+    net = network(family=family, label_smoothing=epsilon, tie=tie, **head_settings)
     torch.nn.init.normal_(net.output.bias)
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, CPU)(np.arange(3))
     loss, nats, _ = pair_loss(net, batch, ())
     loss.backward()
-    found = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+    result = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
     net.zero_grad()
     hidden = net(batch.inputs, net.encode(batch.source, batch.source_mask)).hidden[batch.mask]
     log_p = net.output.log_probs(hidden)
@@ -59,11 +59,13 @@ def test_the_loss_and_its_gradient(family: str, epsilon: float, tie: bool) -> No
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
     assert float(nats.detach()) == pytest.approx(-float(of_targets.detach().mean()), rel=1e-5)
     for name, p in net.named_parameters():
-        torch.testing.assert_close(found[name], p.grad, rtol=1e-4, atol=1e-6, msg=name)
+        torch.testing.assert_close(result[name], p.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_the_largest_product_by_hand() -> None:
-    """GRU: R has 3 · 8 · 8 = 192 weights, 5 rows a step; Transformer: 8 · 32 = 256, or 8 · 20, at 5 · 7 places."""
+def test_largest_matmul_of_seq2seq_worked_by_hand() -> None:
+    """GRU: R has 3 · 8 · 8 = 192 weights, 5 rows per step; Transformer: 8 · 32 = 256, or 8 · 20, at 5 · 7
+    positions.
+    """
     assert network().largest_matmul(5, 7) == 192 * 5
     assert network(family="transformer", heads=2).largest_matmul(5, 7) == 256 * 35
     assert network(family="transformer", heads=2, feedforward=20).largest_matmul(5, 7) == 160 * 35

@@ -26,34 +26,34 @@ CPU = torch.device("cpu")
 def network(allowed_: Transitions | None = None, **settings: Any) -> TagNetwork:
     chosen: dict[str, Any] = {"hidden": 6, "embedding": 4, "characters": 3, "dropout": 0.0}
     torch.manual_seed(5)
-    made = TagNetwork(TagConfig(**chosen | settings), VOCABULARY, SPELLINGS.size, 3, allowed_)
-    for parameter in made.chain.parameters():  # zero before learning: any order of tags would do
+    net = TagNetwork(TagConfig(**chosen | settings), VOCABULARY, SPELLINGS.size, 3, allowed_)
+    for parameter in net.chain.parameters():  # zero at initialisation: all tag orders would tie
         torch.nn.init.normal_(parameter)
-    made.eval()
-    return made
+    net.eval()
+    return net
 
 
 def collate(**more: Any) -> TagCollator:
-    given: dict[str, Any] = {"ids": IDS, "words": SENTENCES, "tags": TAGS, "spellings": SPELLINGS}
-    return TagCollator(**given | {"vocabulary": VOCABULARY, "device": CPU} | more)
+    arguments: dict[str, Any] = {"ids": IDS, "words": SENTENCES, "tags": TAGS, "spellings": SPELLINGS}
+    return TagCollator(**arguments | {"vocabulary": VOCABULARY, "device": CPU} | more)
 
 
-def scores(made: TagNetwork, batch: TagBatch) -> torch.Tensor:
+def scores(net: TagNetwork, batch: TagBatch) -> torch.Tensor:
     with torch.no_grad():
-        found: torch.Tensor = made(batch.inputs, batch.mask, batch.spellings, batch.word_index)
-    return found
+        tag_scores: torch.Tensor = net(batch.inputs, batch.mask, batch.spellings, batch.word_index)
+    return tag_scores
 
 
-def by_all_sequences(made: TagNetwork, row: int) -> dict[tuple[int, ...], float]:
-    """p of every sequence of tags of a sentence: exp(score) over the sum, as crf.py's first lines define it."""
-    s = scores(made, collate()(np.array([row])))[0].double().numpy()
+def enumerate_tag_sequences(net: TagNetwork, row: int) -> dict[tuple[int, ...], float]:
+    """p of every tag sequence of a sentence: exp(score) over the sum, as defined at the top of crf.py."""
+    s = scores(net, collate()(np.array([row])))[0].double().numpy()
     A, start, end = np.zeros((3, 3)), np.zeros(3), np.zeros(3)
-    if made.config.crf:
+    if net.config.crf:
         A, start, end = (
             np.where(
-                getattr(made.chain, f"forbidden_{name}").numpy(),
+                getattr(net.chain, f"forbidden_{name}").numpy(),
                 -np.inf,
-                getattr(made.chain, name).detach().numpy(),
+                getattr(net.chain, name).detach().numpy(),
             )
             for name in ("transitions", "start", "end")
         )
@@ -84,51 +84,51 @@ KINDS: dict[str, tuple[Transitions | None, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_best_tags_and_their_probabilities_by_all_sequences(kind: str) -> None:
+def test_best_tags_and_probabilities_equal_enumeration(kind: str) -> None:
     rules, settings = KINDS[kind]
-    made = network(rules, **settings)
+    net = network(rules, **settings)
     batch = collate()(np.arange(3))
-    best, sure, each = (f(made, batch) for f in (tagger.best_tags, tagger.confidences, tagger.marginals))
+    best, sure, marginals = (f(net, batch) for f in (tagger.best_tags, tagger.confidences, tagger.marginals))
     for row, words in enumerate(SENTENCES):
-        p = by_all_sequences(made, row)
+        p = enumerate_tag_sequences(net, row)
         winner = max(p, key=lambda y: p[y])
         assert tuple(best[row]) == winner
         expected = [[sum(q for y, q in p.items() if y[t] == k) for k in range(3)] for t in range(len(words))]
-        assert_allclose(each[row], expected, atol=1e-5)
+        assert_allclose(marginals[row], expected, atol=1e-5)
         assert_allclose(sure[row], [expected[t][k] for t, k in enumerate(winner)], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["chain", "independent"])
-def test_the_loss_by_all_sequences(kind: str) -> None:
-    made = network(**KINDS[kind][1])
-    loss, nats, state = tag_loss(made, collate()(np.arange(3)), ())
-    total = -sum(np.log(by_all_sequences(made, row)[tuple(TAGS[row])]) for row in range(3))
+def test_tag_loss_equals_enumeration(kind: str) -> None:
+    net = network(**KINDS[kind][1])
+    loss, nats, state = tag_loss(net, collate()(np.arange(3)), ())
+    total = -sum(np.log(enumerate_tag_sequences(net, row)[tuple(TAGS[row])]) for row in range(3))
     assert loss.item() == pytest.approx(total / 8, rel=1e-5)  # 3 + 1 + 4 words
     assert nats is loss
     assert state == ()
 
 
-def test_spans_stay_well_formed() -> None:
-    """An I may neither begin a sentence nor follow an O, whatever the scores say."""
-    made = network(SPANS)
+def test_tagged_spans_are_well_formed() -> None:
+    """An I may neither begin a sentence nor follow an O, whatever the scores."""
+    net = network(SPANS)
     with torch.no_grad():
-        made.output.bias.copy_(torch.tensor([0.0, -9.0, 9.0]))
-    for path in tagger.best_tags(made, collate()(np.arange(3))):
+        net.output.bias.copy_(torch.tensor([0.0, -9.0, 9.0]))
+    for path in tagger.best_tags(net, collate()(np.arange(3))):
         assert path[0] != 2
         assert all((i, j) != (0, 2) for i, j in pairwise(path))
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_sentences_beside_it_change_nothing(family: str) -> None:
+def test_tag_scores_do_not_depend_on_the_batch(family: str) -> None:
     settings: dict[str, Any] = {"heads": 2} if family == "transformer" else {}
-    made = network(family=family, **settings)
-    together = scores(made, collate()(np.arange(3)))
+    net = network(family=family, **settings)
+    together = scores(net, collate()(np.arange(3)))
     for row, words in enumerate(SENTENCES):
-        alone = scores(made, collate()(np.array([row])))
+        alone = scores(net, collate()(np.array([row])))
         assert_allclose(together[row, : len(words)], alone[0], atol=1e-6)
 
 
-def test_a_batch_spells_each_word_once() -> None:
+def test_tag_batch_spells_each_word_once() -> None:
     batch = collate()(np.array([2, 0]))
     # c, cab, b, a and ab: five spellings; begin, end and at most three characters
     assert batch.spellings.tolist() == [
@@ -147,7 +147,7 @@ def test_a_batch_spells_each_word_once() -> None:
     assert collate(spellings=None)(np.array([0])).spellings.shape == (1, 1)
 
 
-def test_rare_words_are_read_as_unknown_while_learning() -> None:
+def test_rare_words_are_read_as_unknown_in_training() -> None:
     is_rare = np.zeros(8, dtype=bool)
     is_rare[[3, 4]] = True
     rows = np.arange(3)
@@ -161,44 +161,44 @@ def test_rare_words_are_read_as_unknown_while_learning() -> None:
     assert_allclose(tag_loss(always, plain, ())[0].item(), tag_loss(never, plain, ())[0].item(), rtol=1e-6)
 
 
-def test_sometimes_unknown() -> None:
+def test_rare_words_are_unknown_with_the_given_probability() -> None:
     """Two rare words, each unknown half of the time: four losses, each in about a quarter of the draws."""
     is_rare = np.zeros(8, dtype=bool)
     is_rare[[3, 4]] = True
-    made, batch = network(rare_unknown=0.5, crf=False), collate(is_rare=is_rare)(np.arange(3))
+    net, batch = network(rare_unknown=0.5, crf=False), collate(is_rare=is_rare)(np.arange(3))
     with torch.no_grad():
-        found = [round(tag_loss(made, batch, ())[0].item(), 6) for _ in range(200)]
-    counts = [found.count(value) for value in set(found)]
+        losses = [round(tag_loss(net, batch, ())[0].item(), 6) for _ in range(200)]
+    counts = [losses.count(value) for value in set(losses)]
     assert len(counts) == 4
     assert min(counts) > 25  # of 200; 50 ± 6
 
 
-def test_work_is_that_of_the_reader() -> None:
-    made = network(hidden=8)
+def test_tagger_largest_matmul_is_the_encoder_s() -> None:
+    net = network(hidden=8)
     assert (
-        made.largest_matmul(5, 3) == made.reader.largest_matmul(5, 3) == 4 * 4 * 4 * 5
-    )  # four gates, 4 cells a direction, 5 rows
+        net.largest_matmul(5, 3) == net.reader.largest_matmul(5, 3) == 4 * 4 * 4 * 5
+    )  # four gates, 4 cells per direction, 5 rows
 
 
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
-def test_words_are_read_between_their_signs(family: str) -> None:
-    """Each sentence alone as `<s> words </s>` through the reader, features zero at the signs, words kept."""
+def test_tagger_reads_words_between_boundary_symbols(family: str) -> None:
+    """Each sentence alone as `<s> words </s>` through the encoder, with zero features at the boundaries."""
     settings: dict[str, Any] = {"heads": 2} if family == "transformer" else {}
-    made = network(family=family, **settings)
-    found = scores(made, collate()(np.arange(3)))
-    assert found.shape == (3, 4, 3)  # of words alone
-    assert made.spelling is not None
+    net = network(family=family, **settings)
+    tag_scores = scores(net, collate()(np.arange(3)))
+    assert tag_scores.shape == (3, 4, 3)  # words only
+    assert net.spelling is not None
     for row, words in enumerate(SENTENCES):
         ids = torch.tensor([[6, *IDS[row].tolist(), 7]])
         with torch.no_grad():
-            spelled = made.spelling(torch.from_numpy(SPELLINGS.ids(list(words))))  # (n, F)
+            spelled = net.spelling(torch.from_numpy(SPELLINGS.ids(list(words))))  # (n, F)
             features = torch.zeros(1, len(words) + 2, 3)
             features[0, 1:-1] = spelled
-            hidden = made.reader(ids, torch.ones_like(ids, dtype=torch.bool), features).hidden
-            assert_allclose(found[row, : len(words)], made.output(hidden)[0, 1:-1], atol=1e-6)
+            hidden = net.reader(ids, torch.ones_like(ids, dtype=torch.bool), features).hidden
+            assert_allclose(tag_scores[row, : len(words)], net.output(hidden)[0, 1:-1], atol=1e-6)
 
 
-def test_rare_words_are_never_signs() -> None:
+def test_boundary_symbols_are_never_rare() -> None:
     is_rare = np.zeros(8, dtype=bool)
     is_rare[[3, 4]] = True
     batch = collate(is_rare=is_rare)(np.array([1, 2]))
@@ -216,6 +216,6 @@ def test_rare_words_are_never_signs() -> None:
         ({"longest": 2}, "model.longest is 2; choose 3 or more"),
     ],
 )
-def test_settings_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+def test_invalid_tagger_settings_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TagConfig(**settings)

@@ -19,7 +19,7 @@ def empty(M: int, rows: int = 1, width: int = 2) -> tuple[Tensor, Tensor]:
     return torch.zeros(rows, M, width, dtype=torch.float64), torch.zeros(rows, M, dtype=torch.bool)
 
 
-def by_hand(kind: Kind) -> MemoryAttention:
+def attention_with_known_weights(kind: Kind) -> MemoryAttention:
     past: MemoryAttention = MemoryAttention(kind, 2).double()
     with torch.no_grad():
         if kind == "general":
@@ -44,19 +44,19 @@ SCORES = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_three_steps_by_hand(kind: Kind) -> None:
-    a, memory, valid = by_hand(kind)(H, *empty(4))
+def test_memory_attention_of_three_steps_worked_by_hand(kind: Kind) -> None:
+    a, memory, valid = attention_with_known_weights(kind)(H, *empty(4))
     e_1, e_2 = (math.exp(e) for e in SCORES[kind])
     first, second = e_1 / (e_1 + e_2), e_2 / (e_1 + e_2)
     third = [first * 1, second * 2]  # α_1 (1, 0) + α_2 (0, 2)
-    wanted = torch.tensor([[[0.0, 0.0], [1.0, 0.0], third]], dtype=torch.float64)  # a_1 = 0, a_2 = h_1
-    torch.testing.assert_close(a, wanted)
-    torch.testing.assert_close(memory[0, 1:], H[0])  # the newest at the end
+    expected = torch.tensor([[[0.0, 0.0], [1.0, 0.0], third]], dtype=torch.float64)  # a_1 = 0, a_2 = h_1
+    torch.testing.assert_close(a, expected)
+    torch.testing.assert_close(memory[0, 1:], H[0])  # newest last
     assert valid.tolist() == [[False, True, True, True]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_at_once_is_step_by_step(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_attention_at_once_equals_stepwise(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "PIECE", 4)
     torch.manual_seed(3)
     past, h = MemoryAttention(kind, 5).double(), torch.randn(2, 11, 5, dtype=torch.float64)
@@ -71,16 +71,16 @@ def test_all_at_once_is_step_by_step(kind: Kind, monkeypatch: pytest.MonkeyPatch
     torch.testing.assert_close(after[0], h[:, -3:])
 
 
-def test_a_memory_of_one_is_the_state_before() -> None:
+def test_memory_of_one_is_the_previous_state() -> None:
     a, _, _ = MemoryAttention("dot", 2)(H, *empty(1))
     torch.testing.assert_close(a[:, 1:], H[:, :-1])
     assert not a[:, 0].any()
 
 
-def test_nothing_seen_gives_zero_and_a_finite_gradient() -> None:
+def test_masked_softmax_of_nothing_is_zero_with_finite_gradient() -> None:
     e = torch.randn(1, 2, 3, dtype=torch.float64, requires_grad=True)
-    seen = torch.tensor([[[False, False, False], [True, False, True]]])
-    alpha = masked_softmax(e, seen)
+    mask = torch.tensor([[[False, False, False], [True, False, True]]])
+    alpha = masked_softmax(e, mask)
     assert alpha[0, 0].tolist() == [0, 0, 0]
     assert alpha[0, 1, 1] == 0
     torch.testing.assert_close(alpha[0, 1].sum(), torch.ones((), dtype=torch.float64))
@@ -89,7 +89,7 @@ def test_nothing_seen_gives_zero_and_a_finite_gradient() -> None:
     assert not e.grad[0, 0].any()
 
 
-def test_what_a_row_has_not_read_does_not_matter() -> None:
+def test_invalid_memory_does_not_affect_attention() -> None:
     past, (memory, valid) = MemoryAttention("scaled-dot", 2), empty(3, rows=2)
     h = H.expand(2, 3, 2)
     junk = memory.clone()
@@ -97,10 +97,10 @@ def test_what_a_row_has_not_read_does_not_matter() -> None:
     torch.testing.assert_close(past(h, junk, valid)[0][1], past(h, memory, valid)[0][0])
 
 
-def test_concat_by_hand() -> None:
+def test_concat_projection_worked_by_hand() -> None:
     concat = ConcatProjection(2).double()
     with torch.no_grad():
         concat.W_c.copy_(torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, -1.0]]))
     h, a = torch.tensor([[0.3, 0.4]]).double(), torch.tensor([[0.2, 0.1]]).double()
-    wanted = [[math.tanh(0.5), math.tanh(0.1)]]  # 0.3 + 0.2; 0.5 · 0.4 − 0.1
-    torch.testing.assert_close(concat(h, a), torch.tensor(wanted, dtype=torch.float64), rtol=1e-6, atol=1e-6)
+    expected = [[math.tanh(0.5), math.tanh(0.1)]]  # 0.3 + 0.2; 0.5 · 0.4 − 0.1
+    torch.testing.assert_close(concat(h, a), torch.tensor(expected, dtype=torch.float64), rtol=1e-6, atol=1e-6)

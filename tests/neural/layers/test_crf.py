@@ -12,13 +12,13 @@ from chainrule.neural.layers.crf import CRF, Allowed, IndependentTags
 K, T, LENGTHS = 3, 4, [4, 1, 3, 2]
 MASK = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
 
-# 2 never starts, 0 never ends, 0 -> 1 and 2 -> 2 never happen.
+# 2 never starts, 0 never ends, 0 -> 1 and 2 -> 2 are forbidden.
 STEPS = torch.tensor([[1, 0, 1], [1, 1, 1], [1, 1, 0]], dtype=torch.bool)
 SOME: Allowed = (STEPS, torch.tensor([True, True, False]), torch.tensor([False, True, True]))
 TAGS = torch.tensor([[1, 2, 1, 1], [1, 0, 0, 0], [0, 2, 1, 0], [0, 2, 0, 0]])  # allowed in each row
 
 
-def made(allowed: Allowed | None, seed: int = 0) -> CRF:
+def random_crf(allowed: Allowed | None, seed: int = 0) -> CRF:
     torch.manual_seed(seed)
     crf: CRF = CRF(K, allowed).double()
     for parameter in crf.parameters():
@@ -26,13 +26,13 @@ def made(allowed: Allowed | None, seed: int = 0) -> CRF:
     return crf
 
 
-def scored(seed: int = 1) -> Tensor:
+def random_scores(seed: int = 1) -> Tensor:
     torch.manual_seed(seed)
     return 2 * torch.randn(len(LENGTHS), T, K, dtype=torch.float64)
 
 
 class Row(NamedTuple):
-    """What all K^n paths of one row say, one path after another."""
+    """All K^n paths of one row with their scores."""
 
     score: dict[tuple[int, ...], float]
 
@@ -51,7 +51,7 @@ class Row(NamedTuple):
         return sum(math.exp(self.log_p(path)) for path in self.score if path[t] == k)
 
 
-def enumerated(crf: CRF, s: Tensor, length: int, allowed: Allowed | None) -> Row:
+def enumerate_paths(crf: CRF, s: Tensor, length: int, allowed: Allowed | None) -> Row:
     steps, starts, ends = (x.tolist() for x in allowed) if allowed else ([[1] * K] * K, [1] * K, [1] * K)
     score = {}
     for path in itertools.product(range(K), repeat=length):
@@ -63,7 +63,7 @@ def enumerated(crf: CRF, s: Tensor, length: int, allowed: Allowed | None) -> Row
 
 
 def rows_of(crf: CRF, s: Tensor, allowed: Allowed | None) -> list[Row]:
-    return [enumerated(crf, s[b], n, allowed) for b, n in enumerate(LENGTHS)]
+    return [enumerate_paths(crf, s[b], n, allowed) for b, n in enumerate(LENGTHS)]
 
 
 def padded(path: tuple[int, ...]) -> list[int]:
@@ -71,10 +71,10 @@ def padded(path: tuple[int, ...]) -> list[int]:
 
 
 either = pytest.mark.parametrize("allowed", [None, SOME], ids=["all", "some"])
-both = pytest.mark.parametrize("layer", [made(SOME), IndependentTags()], ids=["crf", "independent"])
+both = pytest.mark.parametrize("layer", [random_crf(SOME), IndependentTags()], ids=["crf", "independent"])
 
 
-def test_two_words_by_hand() -> None:
+def test_crf_of_two_words_worked_by_hand() -> None:
     # Two tags, s = ln [[1, 2], [3, 1]], A[1, 0] = ln 2, start[0] = ln 2, end[1] = ln 4, all else ln 1.
     # exp(score): 00: 2·1·3 = 6, 01: 2·1·1·4 = 8, 10: 2·2·3 = 12, 11: 2·1·4 = 8; Z = 34.
     crf = CRF(2)
@@ -92,25 +92,25 @@ def test_two_words_by_hand() -> None:
 
 @either
 def test_log_z_is_the_sum_over_all_paths(allowed: Allowed | None) -> None:
-    crf, s = made(allowed), scored()
+    crf, s = random_crf(allowed), random_scores()
     assert crf.log_z(s, MASK).tolist() == pytest.approx([row.log_z for row in rows_of(crf, s, allowed)])
 
 
 @either
-def test_nats_of_every_path(allowed: Allowed | None) -> None:
-    crf, s = made(allowed), scored()
+def test_nats_of_every_path_equal_enumeration(allowed: Allowed | None) -> None:
+    crf, s = random_crf(allowed), random_scores()
     for b, row in enumerate(rows_of(crf, s, allowed)):
         paths = list(row.score)
         tags = torch.tensor([padded(path) for path in paths])
-        found = crf.nats(s[b].expand(len(paths), -1, -1), tags, MASK[b].expand(len(paths), -1))
-        assert found.tolist() == pytest.approx([-row.log_p(path) for path in paths])
-        assert (-found).exp().sum().item() == pytest.approx(1)
+        nats = crf.nats(s[b].expand(len(paths), -1, -1), tags, MASK[b].expand(len(paths), -1))
+        assert nats.tolist() == pytest.approx([-row.log_p(path) for path in paths])
+        assert (-nats).exp().sum().item() == pytest.approx(1)
 
 
 @either
 @pytest.mark.parametrize("seed", range(5))
-def test_the_best_path_is_the_best_of_all(allowed: Allowed | None, seed: int) -> None:
-    crf, s = made(allowed, seed), scored(seed + 9)
+def test_viterbi_path_is_the_best_of_all(allowed: Allowed | None, seed: int) -> None:
+    crf, s = random_crf(allowed, seed), random_scores(seed + 9)
     best, log_p = crf.decode(s, MASK)
     rows = rows_of(crf, s, allowed)
     assert best.dtype == torch.long
@@ -120,16 +120,16 @@ def test_the_best_path_is_the_best_of_all(allowed: Allowed | None, seed: int) ->
 
 @either
 def test_marginals_are_sums_over_paths(allowed: Allowed | None) -> None:
-    crf, s = made(allowed), scored()
-    found = crf.marginals(s, MASK)
+    crf, s = random_crf(allowed), random_scores()
+    marginals = crf.marginals(s, MASK)
     for b, row in enumerate(rows_of(crf, s, allowed)):
         for t in range(T):
             expected = [row.marginal(t, k) if t < LENGTHS[b] else 0.0 for k in range(K)]
-            assert found[b, t].tolist() == pytest.approx(expected, abs=1e-12)
+            assert marginals[b, t].tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_marginals_are_the_gradient_of_log_z_by_plain_differentiation() -> None:
-    crf, s = made(None), scored().requires_grad_()
+def test_marginals_are_the_gradient_of_log_z() -> None:
+    crf, s = random_crf(None), random_scores().requires_grad_()
     alpha = crf.start + s[0, 0]  # the first row has all T words
     for t in range(1, T):
         alpha = s[0, t] + (alpha[:, None] + crf.transitions).logsumexp(dim=0)
@@ -138,17 +138,17 @@ def test_marginals_are_the_gradient_of_log_z_by_plain_differentiation() -> None:
 
 
 @either
-def test_gradients_are_right(allowed: Allowed | None) -> None:
-    crf, s = made(allowed), scored().requires_grad_()
+def test_crf_gradients_pass_gradcheck(allowed: Allowed | None) -> None:
+    crf, s = random_crf(allowed), random_scores().requires_grad_()
 
     def both_values(s: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
         return crf.nats(s, TAGS, MASK), crf.log_z(s, MASK)
 
-    assert torch.autograd.gradcheck(both_values, (s, *crf.parameters()))  # it changes each number in place
+    assert torch.autograd.gradcheck(both_values, (s, *crf.parameters()))  # it perturbs each number in place
 
 
-def test_what_is_forbidden_gets_no_gradient_and_stays_finite() -> None:
-    crf, s = made(SOME), scored().requires_grad_()
+def test_forbidden_transitions_get_no_gradient() -> None:
+    crf, s = random_crf(SOME), random_scores().requires_grad_()
     crf.nats(s, TAGS, MASK).sum().backward()
     steps, starts, ends = SOME
     for parameter, is_allowed in ((crf.transitions, steps), (crf.start, starts), (crf.end, ends)):
@@ -158,8 +158,8 @@ def test_what_is_forbidden_gets_no_gradient_and_stays_finite() -> None:
     assert s.grad.isfinite().all()
 
 
-def test_a_forbidden_path_has_infinite_nats_and_teaches_nothing() -> None:
-    crf, s = made(SOME), scored().requires_grad_()
+def test_forbidden_path_has_infinite_nats_and_no_gradient() -> None:
+    crf, s = random_crf(SOME), random_scores().requires_grad_()
     tags = torch.tensor([[1, 2, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0], [2, 1, 0, 0]])  # 0 ends; 0 -> 1; 2 starts
     nats = crf.nats(s, tags, MASK)
     assert nats.isinf().tolist() == [False, True, True, True]
@@ -169,26 +169,29 @@ def test_a_forbidden_path_has_infinite_nats_and_teaches_nothing() -> None:
     assert all(parameter.grad.isfinite().all() for parameter in crf.parameters())
 
 
-def test_a_tag_nothing_leads_to_makes_no_nan() -> None:
-    # Only 0 starts and 0 -> 1 -> 2 -> 2 is the only way on, so that each word has one tag and p = 1.
+def test_unreachable_tag_gives_no_nan() -> None:
+    # Only 0 starts and 0 -> 1 -> 2 -> 2 is the only path, so each word has one tag and p = 1.
     steps = torch.tensor([[0, 1, 0], [0, 0, 1], [0, 0, 1]], dtype=torch.bool)
-    crf = made((steps, torch.tensor([True, False, False]), torch.ones(K, dtype=torch.bool)))
-    s, tags = scored().requires_grad_(), torch.tensor([[0, 1, 2, 2]]).expand(4, T)
+    crf = random_crf((steps, torch.tensor([True, False, False]), torch.ones(K, dtype=torch.bool)))
+    s, tags = random_scores().requires_grad_(), torch.tensor([[0, 1, 2, 2]]).expand(4, T)
     nats = crf.nats(s, tags, MASK)
     (nats.sum() + crf.log_z(s, MASK).sum()).backward()
     torch.testing.assert_close(nats, torch.zeros(4, dtype=torch.float64))
     expected = torch.nn.functional.one_hot(tags, K).double() * MASK[:, :, None]
-    torch.testing.assert_close(s.grad, expected)  # of log Z; the nats can fall no further
+    torch.testing.assert_close(s.grad, expected)  # gradient of log Z; the nats cannot decrease
     torch.testing.assert_close(crf.marginals(s, MASK), expected)
     assert crf.decode(s, MASK)[0].tolist() == (tags * MASK).tolist()
-    # 0 -> 1 is taken by the three rows of two words and more, 1 -> 2 by two, 2 -> 2 by one.
+    # 0 -> 1 occurs in the three rows of two or more words, 1 -> 2 in two, 2 -> 2 in one.
     torch.testing.assert_close(crf.transitions.grad, torch.tensor([[0.0, 3, 0], [0, 0, 2], [0, 0, 1]]).double())
 
 
-def test_a_row_without_any_path_makes_no_nan() -> None:
+def test_row_without_any_path_gives_no_nan() -> None:
     # Only 0 starts, only 1 ends: no path of one word.
-    crf = made((torch.ones(K, K, dtype=torch.bool), torch.arange(K) == 0, torch.arange(K) == 1))
-    s, tags = scored().requires_grad_(), torch.tensor([[0, 1, 2, 1], [0, 0, 0, 0], [0, 2, 1, 0], [0, 1, 0, 0]])
+    crf = random_crf((torch.ones(K, K, dtype=torch.bool), torch.arange(K) == 0, torch.arange(K) == 1))
+    s, tags = (
+        random_scores().requires_grad_(),
+        torch.tensor([[0, 1, 2, 1], [0, 0, 0, 0], [0, 2, 1, 0], [0, 1, 0, 0]]),
+    )
     assert crf.log_z(s, MASK).isneginf().tolist() == [False, True, False, False]
     nats = crf.nats(s, tags, MASK)
     assert nats.isinf().tolist() == [False, True, False, False]
@@ -207,40 +210,40 @@ def results(layer: CRF | IndependentTags, s: Tensor, tags: Tensor, mask: Tensor)
 
 @both
 @pytest.mark.parametrize("filler", [0.0, 50.0, math.inf, -math.inf, math.nan])
-def test_padding_is_not_seen(layer: CRF | IndependentTags, filler: float) -> None:
-    s, wide = scored(), torch.full((4, T + 3, K), filler, dtype=torch.float64)
+def test_tag_layers_ignore_padding(layer: CRF | IndependentTags, filler: float) -> None:
+    s, wide = random_scores(), torch.full((4, T + 3, K), filler, dtype=torch.float64)
     wide[:, :T] = torch.where(MASK[:, :, None], s, filler)
     mask = torch.nn.functional.pad(MASK, (0, 3))
     tags = torch.nn.functional.pad(TAGS, (0, 3)).masked_fill(~mask, -100)
     wide.requires_grad_()
     short, long = results(layer, s, TAGS, MASK), results(layer, wide, tags, mask)
-    for one, other in zip(short[:3], long[:3], strict=True):
-        torch.testing.assert_close(one, other)
-    for one, other in zip(short[3:], long[3:], strict=True):
-        torch.testing.assert_close(one, other[:, :T])
-        assert (other[~mask] == 0).all()
+    for padded_result, result in zip(short[:3], long[:3], strict=True):
+        torch.testing.assert_close(padded_result, result)
+    for padded_result, result in zip(short[3:], long[3:], strict=True):
+        torch.testing.assert_close(padded_result, result[:, :T])
+        assert (result[~mask] == 0).all()
     long[0].sum().backward()
     assert (wide.grad[~mask] == 0).all()
     assert wide.grad.isfinite().all()
 
 
 @both
-def test_a_batch_is_its_rows(layer: CRF | IndependentTags) -> None:
-    s = scored()
+def test_tag_layers_treat_rows_independently(layer: CRF | IndependentTags) -> None:
+    s = random_scores()
     together = results(layer, s, TAGS, MASK)
     for b, n in enumerate(LENGTHS):
         alone = results(layer, s[b : b + 1, :n], TAGS[b : b + 1, :n], MASK[b : b + 1, :n])
-        for one, all_rows in zip(alone, together, strict=True):
-            torch.testing.assert_close(one[0], all_rows[b, :n] if one.ndim > 1 else all_rows[b])
+        for row_result, all_rows in zip(alone, together, strict=True):
+            torch.testing.assert_close(row_result[0], all_rows[b, :n] if row_result.ndim > 1 else all_rows[b])
 
 
-def test_without_transitions_words_are_independent() -> None:
-    chained, apart = (results(layer, scored(), TAGS, MASK) for layer in (CRF(K), IndependentTags()))
-    for one, other in zip(chained, apart, strict=True):
-        torch.testing.assert_close(one, other)
+def test_crf_without_transitions_equals_independent_tags() -> None:
+    chained, apart = (results(layer, random_scores(), TAGS, MASK) for layer in (CRF(K), IndependentTags()))
+    for crf_result, independent_result in zip(chained, apart, strict=True):
+        torch.testing.assert_close(crf_result, independent_result)
 
 
-def test_independent_words_by_hand() -> None:
+def test_independent_tags_worked_by_hand() -> None:
     # softmax(ln [1, 3]) = [1/4, 3/4], softmax(ln [2, 3]) = [2/5, 3/5]; Z = 4 · 5.
     s, mask = torch.tensor([[[1.0, 3.0], [2.0, 3.0], [9.0, 1.0]]]).log(), torch.tensor([[True, True, False]])
     layer = IndependentTags()
@@ -253,13 +256,13 @@ def test_independent_words_by_hand() -> None:
 
 
 @pytest.mark.parametrize("layer", [CRF(K), IndependentTags()], ids=["crf", "independent"])
-def test_among_equals_the_lowest_tag_is_best(layer: CRF | IndependentTags) -> None:
+def test_decode_breaks_ties_by_lowest_tag(layer: CRF | IndependentTags) -> None:
     s = torch.zeros(1, 3, K)
     s[0, 1] = torch.tensor([0.0, 1.0, 1.0])
     assert layer.decode(s, torch.ones(1, 3, dtype=torch.bool))[0].tolist() == [[0, 1, 0]]
 
 
-def test_equal_paths_are_told_apart_from_the_end() -> None:
+def test_decode_breaks_path_ties_from_the_end() -> None:
     # 0 -> 1 and 1 -> 0 score 1, all other steps 0: both are best, and 1 -> 0 has the lower last tag.
     crf = CRF(2)
     with torch.no_grad():
@@ -268,22 +271,22 @@ def test_equal_paths_are_told_apart_from_the_end() -> None:
 
 
 @both
-def test_half_precision_scores_are_summed_in_single(layer: CRF | IndependentTags) -> None:
-    layer, half = copy.deepcopy(layer).float(), scored().bfloat16()
+def test_half_precision_scores_are_summed_in_fp32(layer: CRF | IndependentTags) -> None:
+    layer, half = copy.deepcopy(layer).float(), random_scores().bfloat16()
     exact = results(layer, half.float(), TAGS, MASK)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = results(layer, half, TAGS, MASK)
-    for one, other in zip(found, exact, strict=True):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
+        computed = results(layer, half, TAGS, MASK)
+    for half_result, exact_result in zip(computed, exact, strict=True):
+        assert half_result.dtype == exact_result.dtype
+        assert torch.equal(half_result, exact_result)
 
 
-def test_a_long_row_keeps_its_digits() -> None:
+def test_crf_precision_on_a_long_row() -> None:
     # fp32 against float64; the scores alone sum to more than 500 · 100, where fp32 has steps of 0.004.
     torch.manual_seed(4)
     s, tags = torch.randn(1, 500, K) + 100, torch.randint(K, (1, 500))
     s = s.scatter_add(2, tags[:, :, None], torch.full((1, 500, 1), 12.0))
-    mask, crf = torch.ones(1, 500, dtype=torch.bool), made(None)
+    mask, crf = torch.ones(1, 500, dtype=torch.bool), random_crf(None)
     exact, p = crf.nats(s.double(), tags, mask).item(), crf.marginals(s.double(), mask)
     assert 0 < exact < 1
     crf.float()
@@ -292,9 +295,9 @@ def test_a_long_row_keeps_its_digits() -> None:
     assert (crf.marginals(s, mask).sum(dim=2) - 1).abs().max() < 1e-5
 
 
-def test_constraints_are_not_part_of_what_is_saved() -> None:
+def test_crf_constraints_are_not_saved() -> None:
     assert set(CRF(K, SOME).state_dict()) == {"transitions", "start", "end"}
     crf = CRF(K, SOME)
-    crf.load_state_dict(made(None).state_dict())
-    best, _ = crf.decode(scored().float(), MASK)
+    crf.load_state_dict(random_crf(None).state_dict())
+    best, _ = crf.decode(random_scores().float(), MASK)
     assert [row[n - 1] > 0 for row, n in zip(best.tolist(), LENGTHS, strict=True)] == [True] * 4  # 0 never ends

@@ -9,7 +9,7 @@ from chainrule.neural.layers.output import TOTAL, NoiseContrastive, Sampled, Sam
 
 V, D = 6, 3
 VOCABULARY = Vocabulary(size=V, bos=2, eos=5, unk=None)
-# Word 2 is <s>: many, but impossible. To the power .75: 1, 8, –, 27, 0.5^.75 (never seen), 64.
+# Word 2 is <s>: frequent but impossible. Counts^.75: 1, 8, –, 27, 0.5^.75 (unseen), 64.
 COUNTS = torch.tensor([1.0, 16, 500, 81, 0, 256])
 WEIGHTS = torch.tensor([1, 8, 0, 27, 0.5**0.75, 64], dtype=torch.float64)
 Q = WEIGHTS / WEIGHTS.sum()
@@ -39,13 +39,13 @@ def fix_noise(layer: Sampled, words: list[int], monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_by_hand(kind: type[Sampled]) -> None:
+def test_noise_distribution_worked_by_hand(kind: type[Sampled]) -> None:
     layer = layer_of(kind, samples=10)
     possible = torch.tensor([0, 1, 3, 4, 5])
     torch.testing.assert_close(layer.log_expected(possible).exp(), 10 * Q[possible])
 
 
-def test_the_noise_of_a_large_vocabulary_leaves_no_word_out() -> None:
+def test_noise_of_a_large_vocabulary_covers_every_word() -> None:
     counts = 3e7 / torch.arange(1, 33_001)
     counts[20_000:] = 0
     impossible = torch.zeros(33_000, dtype=torch.bool)
@@ -53,30 +53,30 @@ def test_the_noise_of_a_large_vocabulary_leaves_no_word_out() -> None:
     edges = noise_edges(counts, impossible)
     assert (edges[0].item(), edges[-1].item()) == (0, TOTAL)
     assert torch.equal(edges.diff() == 0, impossible)
-    # q(1) / q(30,000) = (1.5e7 / 0.5)^.75, though they are eight orders of magnitude apart in counts
+    # q(1) / q(30,000) = (1.5e7 / 0.5)^.75, although the counts differ by eight orders of magnitude
     assert (edges.diff()[1] / edges.diff()[30_000]).item() == pytest.approx(3e7**0.75, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_drawn_as_often_as_expected(kind: type[Sampled]) -> None:
+def test_noise_frequencies_match_the_distribution(kind: type[Sampled]) -> None:
     n = 200_000
     layer = layer_of(kind, samples=n)
-    found = torch.bincount(layer.draw(), minlength=V)
-    assert found[2].item() == 0
-    deviation = (found - n * Q) / (n * Q * (1 - Q) + 1e-9).sqrt()
+    drawn_counts = torch.bincount(layer.draw(), minlength=V)
+    assert drawn_counts[2].item() == 0
+    deviation = (drawn_counts - n * Q) / (n * Q * (1 - Q) + 1e-9).sqrt()
     assert deviation.abs().max() < 5  # standard deviations of a binomial count
 
 
 @pytest.mark.parametrize("point", [0, 1, TOTAL // 2, TOTAL - 1])
-def test_no_point_falls_on_an_impossible_word(point: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    vocabulary = Vocabulary(size=4, bos=0, eos=1, unk=3, closed=True)  # both ends impossible
+def test_noise_never_draws_an_impossible_word(point: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    vocabulary = Vocabulary(size=4, bos=0, eos=1, unk=3, closed=True)  # both ends are impossible
     layer = SampledSoftmax(D, vocabulary, None, 0.1, torch.ones(4), 1)
     monkeypatch.setattr(torch, "randint", lambda *args, **kwargs: torch.tensor([point]))
     assert layer.draw().tolist() == [1 if point < TOTAL // 2 else 2]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_noise_comes_from_the_global_generator_and_only_in_loss(kind: type[Sampled]) -> None:
+def test_noise_uses_the_global_generator_only_in_loss(kind: type[Sampled]) -> None:
     layer, (hidden, targets) = layer_of(kind, samples=4), rows([0, 1, 5])
     state = torch.get_rng_state()
     layer.log_probs(hidden)
@@ -88,7 +88,7 @@ def test_noise_comes_from_the_global_generator_and_only_in_loss(kind: type[Sampl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_predictions_are_those_of_the_full_softmax(kind: type[Sampled]) -> None:
+def test_sampled_layers_predict_like_the_full_softmax(kind: type[Sampled]) -> None:
     layer, (hidden, _) = layer_of(kind, samples=4), rows([0, 1, 5])
     full = Softmax(D, VOCABULARY, layer.weight, 1.0).double()
     full.bias = layer.bias
@@ -96,7 +96,7 @@ def test_predictions_are_those_of_the_full_softmax(kind: type[Sampled]) -> None:
 
 
 @pytest.mark.parametrize("target", [0, 3, 4, 5])
-def test_the_estimated_sum_has_the_true_mean(target: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_normaliser_is_unbiased(target: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # exp(loss) = Ẑ / exp s(t). Its mean over all noise words, by their q, must be Z / exp s(t) = 1 / p(t).
     layer, (hidden, targets) = layer_of(SampledSoftmax, samples=1), rows([target])
     mean = 0.0
@@ -106,12 +106,12 @@ def test_the_estimated_sum_has_the_true_mean(target: int, monkeypatch: pytest.Mo
     assert mean == pytest.approx(exact_loss(layer, hidden, targets).exp().item())
 
 
-def test_accidental_hits_are_left_out_of_their_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accidental_hits_are_removed_from_their_row_only(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, (hidden, _) = layer_of(SampledSoftmax, samples=2), rows([3, 1])
     targets = torch.tensor([3, 1])
     fix_noise(layer, [3, 3], monkeypatch)
     s = hidden @ layer.weight.t() + layer.bias
-    # Row 0: nothing is left but the target, so p = 1 and ℓ = 0. Row 1: word 3 twice, each exp s / (2 q).
+    # Row 0: only the target remains, so p = 1 and ℓ = 0. Row 1: word 3 twice, each exp s / (2 q).
     row = math.log(1 + (s[1, 3] - s[1, 1]).exp().item() / Q[3].item())
     loss = layer.loss(hidden, targets)
     assert loss.item() == pytest.approx(row / 2)
@@ -119,10 +119,10 @@ def test_accidental_hits_are_left_out_of_their_row_alone(monkeypatch: pytest.Mon
     alone.backward()
     assert alone.item() == 0
     assert layer.weight.grad is not None
-    assert not layer.weight.grad.any()  # and not nan
+    assert not layer.weight.grad.any()  # not NaN
 
 
-def test_the_mean_gradient_approaches_the_exact_one() -> None:
+def test_sampled_softmax_gradient_approaches_the_exact_one() -> None:
     layer, (hidden, targets) = layer_of(SampledSoftmax, samples=4_000), rows([0, 1, 3, 4, 5, 5, 3])
     hidden.requires_grad_()
     learnt = (hidden, layer.weight, layer.bias)
@@ -130,19 +130,20 @@ def test_the_mean_gradient_approaches_the_exact_one() -> None:
     draws = [torch.autograd.grad(layer.loss(hidden, targets), learnt) for _ in range(60)]
     for place, expected in enumerate(exact):
         mean = torch.stack([grads[place] for grads in draws]).mean(dim=0)
-        # The rarest noise word (q = 0.6 %) comes 24 times a batch: the bias left is of the order of 1 / S q = 4 %.
+        # The rarest noise word (q = 0.6 %) occurs 24 times per batch: the remaining bias is of the order of 1 / S
+        # q = 4 %.
         assert (mean - expected).norm() < 0.05 * expected.norm()
 
 
 @pytest.mark.parametrize(("samples", "expected"), [(1, 2 * math.log(2)), (3, math.log(4) + 3 * math.log(4 / 3))])
-def test_noise_contrastive_by_hand(samples: int, expected: float) -> None:
-    # Two words as frequent as each other: s = b = log ½ and q = ½, so exp s / (S q) = 1/S, whatever is drawn.
-    # S = 1: σ(0) = ½ twice. S = 3: σ(−log 3) = 1/4 for the truth, σ(log 3) = 3/4 for each of three noise words.
+def test_nce_loss_worked_by_hand(samples: int, expected: float) -> None:
+    # Two equally frequent words: s = b = log ½ and q = ½, so exp s / (S q) = 1/S for any sample. S = 1: σ(0) = ½
+    # twice. S = 3: σ(−log 3) = 1/4 for the target, σ(log 3) = 3/4 for each of three noise words.
     layer = NoiseContrastive(D, Vocabulary(size=3, bos=0, eos=1, unk=None), None, 0.1, torch.ones(3), samples)
     assert layer.loss(torch.zeros(5, D), torch.tensor([1, 2, 2, 1, 1])).item() == pytest.approx(expected)
 
 
-def test_noise_contrastive_scores_start_normalised() -> None:
+def test_nce_scores_are_initially_normalised() -> None:
     layer = NoiseContrastive(D, VOCABULARY, None, 0.1, COUNTS, 4)
     # With h = 0 the scores are the biases: the unigram distribution 1, 16, 81, ½, 256 out of 354.5.
     p = layer.masked_bias().exp()
@@ -150,12 +151,12 @@ def test_noise_contrastive_scores_start_normalised() -> None:
     assert layer.bias.isfinite().all()
 
 
-def test_noise_contrastive_recovers_a_distribution() -> None:
+def test_nce_recovers_a_distribution() -> None:
     torch.manual_seed(0)
     p = [0.05, 0.2, 0.0, 0.5, 0.1, 0.15]
     targets = torch.arange(V).repeat_interleave(torch.tensor([round(200 * x) for x in p]))
     layer = NoiseContrastive(D, VOCABULARY, None, 0.1, torch.ones(V), 1_000)
-    hidden = torch.ones(len(targets), D)  # one context
+    hidden = torch.ones(len(targets), D)  # a single context
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.05)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, 200)
     for _ in range(200):
@@ -165,11 +166,11 @@ def test_noise_contrastive_recovers_a_distribution() -> None:
         schedule.step()
     scores = (hidden[:1] @ layer.weight.t() + layer.masked_bias())[0]
     assert layer.log_probs(hidden[:1])[0].exp().tolist() == pytest.approx(p, abs=0.01)
-    assert scores.exp().tolist() == pytest.approx(p, abs=0.02)  # without any normalisation
+    assert scores.exp().tolist() == pytest.approx(p, abs=0.02)  # without normalisation
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_layer_draws_the_noise_it_was_saved_with(kind: type[Sampled]) -> None:
+def test_loaded_sampled_layer_keeps_its_noise_distribution(kind: type[Sampled]) -> None:
     saved = layer_of(kind, samples=4).state_dict()
     loaded = kind(D, VOCABULARY, None, 0.1, torch.ones(V), 10).float()
     loaded.load_state_dict(saved)
@@ -177,14 +178,14 @@ def test_a_loaded_layer_draws_the_noise_it_was_saved_with(kind: type[Sampled]) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_precision_of_the_module_does_not_touch_the_noise(kind: type[Sampled]) -> None:
+def test_module_precision_does_not_change_the_noise(kind: type[Sampled]) -> None:
     layer = layer_of(kind, samples=50)
     edges = layer.edges.clone()
     assert torch.equal(layer.half().double().edges, edges)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_single_precision_agrees_with_double(kind: type[Sampled]) -> None:
+def test_sampled_loss_in_fp32_agrees_with_fp64(kind: type[Sampled]) -> None:
     layer, (hidden, targets) = layer_of(kind, samples=20), rows([0, 1, 5])
     torch.manual_seed(4)
     double = layer.loss(hidden, targets)
@@ -197,7 +198,7 @@ def test_single_precision_agrees_with_double(kind: type[Sampled]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_step_can_be_recorded_on_the_accelerator(kind: type[Sampled]) -> None:
+def test_sampled_loss_can_be_captured_in_a_cuda_graph(kind: type[Sampled]) -> None:
     tied = nn.Parameter(torch.randn(V, D))
     layer = kind(D, VOCABULARY, tied, 0.1, COUNTS, 64).cuda()
     hidden, targets = torch.randn(5, D, device="cuda"), torch.tensor([0, 1, 3, 4, 5], device="cuda")

@@ -19,25 +19,25 @@ LAYERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize(("E", "D"), [(5, 6), (8, 6), (5, 8)])
-def test_wider_is_the_same(kind: str, E: int, D: int) -> None:
+def test_padded_layers_equal_unpadded_ones(kind: str, E: int, D: int) -> None:
     torch.manual_seed(1)
     layers: list[Layer] = [LAYERS[kind](E, D).double(), LAYERS[kind](D, D).double()]
     weights = [w for layer in layers for w in layer.weights()]
     x = torch.randn(7, 3, E, dtype=torch.float64, requires_grad=True)
     state = tuple(torch.randn(2, 3, D, dtype=torch.float64) for _ in range(layers[0].n_states))
-    found = [read(layers[0], way, x, state, weights) for way in ("kernel", "run_padded_kernel")]
-    for narrow, wide in zip(*found, strict=True):
+    results = [read(layers[0], way, x, state, weights) for way in ("kernel", "run_padded_kernel")]
+    for narrow, wide in zip(*results, strict=True):
         torch.testing.assert_close(wide, narrow, rtol=1e-10, atol=1e-12)
 
 
 def read(layer: Layer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -> list[Tensor]:
-    """Outputs, state after them, and the gradients of a function of both."""
+    """Outputs, final state, and the gradients of a function of both."""
     outputs, after = getattr(layer, way)(x, state, weights, 0.0)
     loss = outputs.square().sum() + sum(s.sin().sum() for s in after)
     return [outputs, *after, *torch.autograd.grad(loss, [x, *weights])]
 
 
-def test_widths_of_eight_are_left_alone() -> None:
+def test_widths_divisible_by_eight_are_not_padded() -> None:
     x, h = torch.zeros(2, 3, 16), torch.zeros(1, 3, 8)
     assert recurrent.is_aligned(x, (h,))
     assert not recurrent.is_aligned(x[..., :15], (h,))

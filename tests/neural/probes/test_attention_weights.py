@@ -33,38 +33,38 @@ KINDS = ["dot", "scaled-dot", "general", "additive"]
 TEXT = encoded(some_ids(41, lines=13))
 
 
-def rebuilt(part: AttentionRecord) -> Floats:
-    """softmax(qᵀk / divisor) over what is seen, in NumPy."""
+def attention_from_scores(part: AttentionRecord) -> Floats:
+    """softmax(qᵀk / divisor) over the visible positions, in NumPy."""
     assert part.queries is not None
     assert part.keys is not None
     scores = part.queries @ part.keys.transpose(0, 2, 1) / part.divisor
     exponents = np.where(part.mask, np.exp(scores - scores.max()), 0.0)
-    found: Floats = exponents / np.maximum(exponents.sum(axis=-1, keepdims=True), 1e-30)
-    return found
+    exponentials: Floats = exponents / np.maximum(exponents.sum(axis=-1, keepdims=True), 1e-30)
+    return exponentials
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_weights_times_values_are_what_a_block_adds(positions: str, norm: str, bias: bool) -> None:
-    """Concat(α_h V_h) W^O, with the kernel's own result heard behind W^O."""
+def test_extracted_weights_times_values_equal_the_block_output(positions: str, norm: str, bias: bool) -> None:
+    """Concat(α_h V_h) W^O, compared with the captured output of W^O."""
     model = make("transformer", positions=positions, norm=norm, bias=bias)
     network = model.network
     ids = torch.tensor([[5, 6, 7, 3, 3, 9]])
     with torch.no_grad():
         with capture_outputs([block.merge for block in network.blocks]) as expected:
-            found, _ = attention_heads(network, ids, network.start(1))
-        assert len(found) == len(expected) == 2
-        for block, each, own in zip(network.blocks, found, expected, strict=True):
-            alpha = each.weights()
+            result, _ = attention_heads(network, ids, network.start(1))
+        assert len(result) == len(expected) == 2
+        for block, item, own in zip(network.blocks, result, expected, strict=True):
+            alpha = item.weights()
             assert alpha.shape == (2, 6, 6)
-            joined = (alpha @ each.values).transpose(0, 1).reshape(6, 8)
+            joined = (alpha @ item.values).transpose(0, 1).reshape(6, 8)
             torch.testing.assert_close(block.merge(joined), own[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("context", ["stream", "line"])
-def test_a_transformer_looks_back_within_its_window(context: Context) -> None:
-    """Every place once a layer; lines of 13 tokens are windows of 6, 6 and 1."""
+def test_transformer_attention_stays_within_its_window(context: Context) -> None:
+    """Every position once per layer; lines of 13 tokens are windows of 6, 6 and 1."""
     model = make("transformer", context)
     parts = list(iter_attention(model, TEXT))
     for layer in (0, 1):
@@ -78,17 +78,17 @@ def test_a_transformer_looks_back_within_its_window(context: Context) -> None:
         assert_allclose(part.weights.sum(axis=-1), 1, atol=1e-5)
         assert not np.triu(part.weights, 1).any()
         assert part.divisor == 2.0  # √4
-        assert_allclose(rebuilt(part), part.weights, atol=1e-5)
+        assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
 
 
-def test_rows_in_pieces_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_records_do_not_depend_on_chunking(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make("transformer")
-    whole = list(iter_attention(model, TEXT))
+    expected = list(iter_attention(model, TEXT))
     monkeypatch.setattr(attention_weights, "LARGEST_PIECE", 2 * 6 * 4)  # 4 rows of 2 heads, 6 keys
     pieces = list(iter_attention(model, TEXT))
     assert max(part.weights.shape[1] for part in pieces) == 4
     first = [part for part in pieces if part.layer == 0 and part.first == 0]
-    assert_allclose(np.concatenate([part.weights for part in first], axis=1), whole[0].weights, atol=1e-6)
+    assert_allclose(np.concatenate([part.weights for part in first], axis=1), expected[0].weights, atol=1e-6)
     assert [part.new_keys for part in first] == [(0, 4), (4, 6)]
     assert [part.query_positions.tolist() for part in first] == [[0, 1, 2, 3], [4, 5]]
 
@@ -96,28 +96,28 @@ def test_rows_in_pieces_are_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("context", ["stream", "line"])
 @pytest.mark.parametrize("use", ["sum", "concat", "state"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_recurrent_network_looks_at_its_past(
+def test_recurrent_attention_reproduces_its_context_vector(
     kind: str, use: str, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """a_t = Σ α h_l is what its own attention gives, at every place and through the memory between stretches."""
+    """a_t = Σ α h_l equals the network's attention at every position and through the memory between segments."""
     monkeypatch.setattr(attention_weights, "STEPS", 5)
     model = make("lstm", context, attention=kind, attention_use=use, memory=3, tie=False)
     past, own = model.network.past, list[Tensor]()
     name = "attend_step" if use == "state" else "forward"
     original = getattr(past, name)
 
-    def listen(*given: Tensor) -> Any:
-        made = original(*given)
-        own.append(made[:, None] if use == "state" else made[0])
-        return made
+    def record_attention(*arguments: Tensor) -> Any:
+        result = original(*arguments)
+        own.append(result[:, None] if use == "state" else result[0])
+        return result
 
-    setattr(past, name, listen)
+    setattr(past, name, record_attention)
     hidden_states(model, TEXT)
     expected: dict[int, Floats] = {}
     if context == "stream":
         expected = dict(enumerate(torch.cat(own, dim=1)[0].numpy()))
     delattr(past, name)
-    seen = list[int]()
+    recorded = list[int]()
     for part in iter_attention(model, TEXT):
         assert part.weights.shape[1] <= 5
         visible = np.minimum(part.query_positions - part.first, 3)
@@ -129,32 +129,32 @@ def test_a_recurrent_network_looks_at_its_past(
         if kind == "additive":
             assert part.queries is None
         else:
-            assert_allclose(rebuilt(part), part.weights, atol=1e-5)
+            assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
             assert part.divisor == (math.sqrt(8) if kind == "scaled-dot" else 1.0)
         if kind in ("dot", "scaled-dot") and context == "stream":  # here keys are the states themselves
             assert part.keys is not None
             for t, row in zip(part.query_positions.tolist(), part.weights[0] @ part.keys[0], strict=True):
                 assert_allclose(row, expected[t], atol=1e-5)
-        seen += part.query_positions.tolist()
-    assert seen == list(range(41))
+        recorded += part.query_positions.tolist()
+    assert recorded == list(range(41))
 
 
 @pytest.mark.parametrize("kind", ["general", "additive"])
 @pytest.mark.parametrize("use", ["sum", "state"])
-def test_values_of_a_past_are_its_states(kind: str, use: str) -> None:
-    """h + a, what the network gives, from the weights shown."""
+def test_recurrent_attention_values_are_the_states(kind: str, use: str) -> None:
+    """h + a, the network's output, from the extracted weights."""
     network = make("lstm", attention=kind, attention_use=use, memory=3).network
     ids = torch.tensor([[5, 6, 7, 3, 3, 9]])
     with torch.no_grad():
-        (found,), after = attention_heads(network, ids, network.start(1))
+        (result,), after = attention_heads(network, ids, network.start(1))
         expected = network(ids, network.start(1))
-        made = found.queries + found.weights() @ found.values
-    assert_allclose(made[0], expected.hidden[0], atol=1e-5)
+        built = result.queries + result.weights() @ result.values
+    assert_allclose(built[0], expected.hidden[0], atol=1e-5)
     for one, other in zip(after, expected.state, strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_listening_changes_nothing() -> None:
+def test_attention_extraction_does_not_change_outputs() -> None:
     for family in ("transformer", "gru"):
         model = make(family)
         before = hidden_states(model, TEXT)
@@ -166,7 +166,7 @@ def test_listening_changes_nothing() -> None:
     assert all(not module._forward_pre_hooks for module in model.network.modules())
 
 
-def test_which_networks_attend() -> None:
+def test_has_attention_per_family() -> None:
     assert has_attention(make("transformer").network)
     assert has_attention(make("gru").network)
     assert not has_attention(make("lstm").network)
@@ -175,7 +175,7 @@ def test_which_networks_attend() -> None:
         attention_heads(make("feedforward").network, torch.tensor([[5]]), ())
 
 
-def test_one_token() -> None:
+def test_attention_of_a_single_token() -> None:
     for family in ("transformer", "gru"):
         (part, *_) = iter_attention(make(family), encoded(np.array([1], dtype=np.int32)))
         assert part.weights.shape == (part.weights.shape[0], 1, 1)
@@ -183,7 +183,7 @@ def test_one_token() -> None:
 
 
 @pytest.mark.parametrize("kind", ["masked", "masked-wider"])
-def test_an_encoder_looks_both_ways(kind: str) -> None:
+def test_encoder_attention_is_bidirectional(kind: str) -> None:
     network = network_of(reader(kind))
     with torch.no_grad(), capture_outputs([block.merge for block in network.reader.encoder.blocks]) as own:
         network.reader(torch.tensor([[9, 1, 2, 3, 4]]), torch.ones(1, 5, dtype=torch.bool))
@@ -192,12 +192,12 @@ def test_an_encoder_looks_both_ways(kind: str) -> None:
     for part in parts:
         assert part.mask.all()
         assert (part.weights > 0).all()
-        assert_allclose(rebuilt(part), part.weights, atol=1e-5)
+        assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
     block = network.reader.encoder.blocks[0]
     with torch.no_grad(), capture_inputs([block]) as calls:
         network.reader(torch.tensor([[9, 1, 2, 3, 4]]), torch.ones(1, 5, dtype=torch.bool))
-        each = attention_weights.block_heads(block, *calls[0])
-        joined = (torch.from_numpy(parts[0].weights) @ each.values).transpose(0, 1).reshape(5, 8)
+        item = attention_weights.block_heads(block, *calls[0])
+        joined = (torch.from_numpy(parts[0].weights) @ item.values).transpose(0, 1).reshape(5, 8)
         assert_allclose(block.merge(joined), own[0][0], atol=1e-5)
     assert encoder_attention(network_of(reader("two-way-gru")).reader, np.array([9, 1])) == []
 
@@ -217,7 +217,7 @@ SOURCE, TARGET = np.array([5, 6, 7, 8, 1]), np.array([4, 9, 1])
 
 @pytest.mark.parametrize("attention", KINDS)
 @pytest.mark.parametrize("family", ["gru", "lstm"])
-def test_a_recurrent_translator(family: str, attention: str) -> None:
+def test_recurrent_translator_attention(family: str, attention: str) -> None:
     network = translator(family=family, attention=attention)
     (part,) = translation_attention(network, SOURCE, TARGET, VOCABULARY)
     assert part.kind == "cross"
@@ -228,16 +228,16 @@ def test_a_recurrent_translator(family: str, attention: str) -> None:
     if attention == "additive":
         assert part.queries is None
     else:
-        assert_allclose(rebuilt(part), part.weights, atol=1e-5)
+        assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
 
 
-def test_a_translator_without_attention_looks_nowhere() -> None:
+def test_translator_without_attention_has_no_records() -> None:
     assert translation_attention(translator(attention="none"), SOURCE, TARGET, VOCABULARY) == []
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
-def test_the_transformer_that_translates(norm: str, positions: str) -> None:
+def test_transformer_translator_attention(norm: str, positions: str) -> None:
     network = translator(family="transformer", heads=2, norm=norm, positions=positions)
     parts = translation_attention(network, SOURCE, TARGET, VOCABULARY)
     kinds = [(part.kind, part.layer, part.weights.shape) for part in parts]
@@ -245,13 +245,13 @@ def test_the_transformer_that_translates(norm: str, positions: str) -> None:
     assert kinds[2:4] == [("self", 0, (2, 3, 3)), ("cross", 0, (2, 3, 5))]
     assert kinds[4:] == [("self", 1, (2, 3, 3)), ("cross", 1, (2, 3, 5))]
     for part in parts:
-        assert_allclose(rebuilt(part), part.weights, atol=1e-5)
+        assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
     across = np.stack([part.weights for part in parts if part.kind == "cross"])
     assert_allclose(across, conditional_lm.attention_alignment(network, SOURCE, TARGET, VOCABULARY), atol=1e-6)
 
 
-def test_a_model_reads_what_stands_before() -> None:
-    """A line model reads `<s>` where a line begins, a stream `</s>`."""
+def test_shift_inputs_by_context_rule() -> None:
+    """A line model reads `<s>` where a line begins, a stream model `</s>`."""
     text = encoded(np.array([5, 6, 1, 7, 1], dtype=np.int32))
     line, stream = make("gru", "line"), make("gru", "stream")
     assert isinstance(line, NeuralModel)

@@ -26,70 +26,72 @@ from neural.gradient_flow_models import KERNELS, WAYS, fill, last_row, recurrent
 
 ROTATION = 0.8 * np.array([[math.cos(0.3), -math.sin(0.3)], [math.sin(0.3), math.cos(0.3)]])
 LINEAR: dict[str, tuple[Floats, list[float], Callable[[Any], Any]]] = {
-    # 0.8 times a rotation: every vector shrinks alike.
+    # 0.8 times a rotation: all vectors shrink alike.
     "normal": (ROTATION, [2.0, 1.0], lambda k: 0.8**k),
-    # Eigenvalues ½ and 9/10; the error at lag 0 is as large along both.
+    # Eigenvalues ½ and 9/10; the error at lag 0 is equally large along both.
     "diagonal": (np.diag([0.5, 0.9]), [1.0, 1.0], lambda k: np.sqrt((0.25**k + 0.81**k) / 2)),
     # Eigenvalues 1.1: it grows.
     "growing": (np.diag([1.1, 1.1]), [1.0, 1.0], lambda k: 1.1**k),
-    # Eigenvectors (1, 1) with 0.9 and (1, −1) with 0.5; the error lies along the first.
+    # Eigenvectors (1, 1) with 0.9 and (1, −1) with 0.5; the error is along the first.
     "symmetric": (np.array([[0.7, 0.2], [0.2, 0.7]]), [1.0, 1.0], lambda k: 0.9**k),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", LINEAR)
-def test_a_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Backend) -> None:
-    """h_t = relu(R h_{t−1} + b) stays positive, so ∂h_T/∂h_{T−k} = R^k; W_o's rows all lie along (1, 1)."""
+def test_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Backend) -> None:
+    """h_t = relu(R h_{t−1} + b) stays positive, so ∂h_T/∂h_{T−k} = R^k; all rows of W_o are along (1, 1)."""
     R, b, expected = LINEAR[kind]
     lm = recurrent(rnn, hidden=2, nonlinearity="relu", tie=False)
     W_o = np.outer(np.linspace(-1, 1, WORDS.size), [1.0, 1.0])
     fill(lm, layers__0__R=R, layers__0__b_W=b, output__weight=W_o)
-    found = last_row(lm, some_ids(30), way=way)["h"]
-    k = np.arange(23.0)  # those that a quarter of the 30 positions, 8, have
-    assert_allclose(found.relative()[0], expected(k), rtol=1e-9)
-    assert_allclose(found.norms[0, -1] / found.norms[0, -1, 0], expected(np.arange(30.0)), rtol=1e-9)
+    flow = last_row(lm, some_ids(30), way=way)["h"]
+    k = np.arange(23.0)  # those available at a quarter of the 30 positions, 8
+    assert_allclose(flow.relative()[0], expected(k), rtol=1e-9)
+    assert_allclose(flow.norms[0, -1] / flow.norms[0, -1, 0], expected(np.arange(30.0)), rtol=1e-9)
     if kind != "diagonal":
         half = math.log(2) / -math.log(expected(1.0)) if expected(1.0) < 1 else math.inf
-        assert found.half_life(0) == pytest.approx(half)
+        assert flow.half_life(0) == pytest.approx(half)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_forget_gate_of_nine_tenths(way: Backend) -> None:
-    """σ(log 9) = 0.9, and R = 0 leaves no path through h: ∂L_T/∂c_{T−k} = 0.9^k ∂L_T/∂c_T; h_{T−k} has no error."""
+def test_constant_forget_gate_gives_exponential_decay(way: Backend) -> None:
+    """σ(log 9) = 0.9, and R = 0 leaves no path through h: ∂L_T/∂c_{T−k} = 0.9^k ∂L_T/∂c_T; h_{T−k} gets no
+    gradient.
+    """
     lm = recurrent(lstm, hidden=3, tie=False)
     E, W_o = np.random.default_rng(0).normal(size=(2, WORDS.size, 3))
     W = np.zeros((12, 3))
-    W[6:9] = np.eye(3)  # g = tanh(x): what is written depends on the word
+    W[6:9] = np.eye(3)  # g = tanh(x): the written value depends on the word
     b = np.repeat([0.0, math.log(9), 0.0, 0.0], 3)
     fill(lm, embedding=E, layers__0__W=W, layers__0__b_W=b, output__weight=W_o)
-    found = last_row(lm, some_ids(40), way=way)
-    k = np.arange(found["c"].lags)
+    flows = last_row(lm, some_ids(40), way=way)
+    k = np.arange(flows["c"].lags)
     assert len(k) == 31  # 10 of 40 positions have 30 tokens before them
-    assert_allclose(found["c"].relative()[0], 0.9**k, rtol=1e-9)
-    kept = found["c"].forget_product()
-    assert kept is not None
-    assert_allclose(kept[0], 0.9**k, rtol=1e-9)
-    assert found["c"].half_life(0) == pytest.approx(math.log(2) / -math.log(0.9))  # 6.58 tokens
-    assert_allclose(found["h"].relative()[0], k == 0, atol=1e-12)
+    assert_allclose(flows["c"].relative()[0], 0.9**k, rtol=1e-9)
+    product = flows["c"].forget_product()
+    assert product is not None
+    assert_allclose(product[0], 0.9**k, rtol=1e-9)
+    assert flows["c"].half_life(0) == pytest.approx(math.log(2) / -math.log(0.9))  # 6.58 tokens
+    assert_allclose(flows["h"].relative()[0], k == 0, atol=1e-12)
 
 
-def test_the_net_of_the_page_on_gradients() -> None:
+def test_gradient_flow_of_the_documented_example() -> None:
     """docs/gradients.md: W_hh = ½, a state of 0, ∂L_T/∂h_T = −1: norms 1, ½, ¼, ⅛."""
-    words = Vocabulary(size=3, bos=0, eos=1, unk=None)  # two words can come
+    words = Vocabulary(size=3, bos=0, eos=1, unk=None)  # two possible words
     lm = recurrent(rnn, words, hidden=1, tie=False)
     fill(lm, layers__0__W=1.0, layers__0__R=0.5, output__weight=np.array([[0.0], [1.0], [-1.0]]))
-    found = last_row(lm, np.ones(4, np.int32))["h"]
-    assert_allclose(found.norms[0, -1], [1, 0.5, 0.25, 0.125])
-    assert_allclose(found.norms[0, 1], [1, 0.5, np.nan, np.nan])
+    flow = last_row(lm, np.ones(4, np.int32))["h"]
+    assert_allclose(flow.norms[0, -1], [1, 0.5, 0.25, 0.125])
+    assert_allclose(flow.norms[0, 1], [1, 0.5, np.nan, np.nan])
 
 
 # Gradients worked by hand.
 
 
 def numbers(x: Tensor) -> Floats:
-    found: Floats = x.detach().numpy()
-    return found
+    array: Floats = x.detach().numpy()
+    return array
 
 
 def hand_parameters(lm: NeuralModel) -> dict[str, Floats]:
@@ -101,7 +103,7 @@ def hand_parameters(lm: NeuralModel) -> dict[str, Floats]:
 
 
 @pytest.mark.parametrize("kind", ["tanh", "relu", "leaky", "sigmoid", "lstm", "before", "after"])
-def test_gradients_worked_by_hand(kind: str) -> None:
+def test_gradient_flow_equals_hand_derived_gradients(kind: str) -> None:
     ids = some_ids(12)
     read = np.concatenate([[WORDS.eos], ids[:-1]])
     if kind == "lstm":
@@ -112,11 +114,11 @@ def test_gradients_worked_by_hand(kind: str) -> None:
         )
         trace = lstm_by_hand.forward(cell, read, ids)
         signals = lstm_by_hand.last_loss_gradients(cell, trace)
-        found = last_row(lm, ids)
-        assert_allclose(found["c"].norms[0, -1], np.linalg.norm(signals.c[::-1], axis=1), rtol=1e-9)
+        result = last_row(lm, ids)
+        assert_allclose(result["c"].norms[0, -1], np.linalg.norm(signals.c[::-1], axis=1), rtol=1e-9)
         product = np.cumprod(np.vstack([np.ones(8), trace.f[:0:-1]]), axis=0)  # 1, f_T, f_{T−1} f_T, …
-        assert found["c"].forget is not None
-        assert_allclose(found["c"].forget[0, -1], product.mean(axis=1), rtol=1e-9)
+        assert result["c"].forget is not None
+        assert_allclose(result["c"].forget[0, -1], product.mean(axis=1), rtol=1e-9)
         expected = signals.h
     elif kind in ("before", "after"):
         lm = recurrent(gru, reset=kind)
@@ -126,7 +128,7 @@ def test_gradients_worked_by_hand(kind: str) -> None:
             E=p["E"], W=p["W"], R=p["R"], b=b, b_R=p["b_R"][16:], W_o=p["W_o"], b_o=p["b_o"]
         )
         trace_g = gru_by_hand.forward(unit, read, ids, reset=kind)  # type: ignore[arg-type]
-        found, expected = last_row(lm, ids), gru_by_hand.last_loss_gradients(unit, trace_g).h
+        result, expected = last_row(lm, ids), gru_by_hand.last_loss_gradients(unit, trace_g).h
     else:
         lm = recurrent(rnn, nonlinearity=kind)
         p = hand_parameters(lm)
@@ -134,29 +136,29 @@ def test_gradients_worked_by_hand(kind: str) -> None:
             E=p["E"], W_xh=p["W"], W_hh=p["R"], b=p["b_W"] + p["b_R"], W_o=p["W_o"], b_o=p["b_o"]
         )
         trace_e = elman_by_hand.forward(net, read, ids, activation=kind)  # type: ignore[arg-type]
-        found, expected = last_row(lm, ids), elman_by_hand.last_loss_gradients(net, trace_e).h
-    assert_allclose(found["h"].norms[0, -1], np.linalg.norm(expected[::-1], axis=1), rtol=1e-9)
+        result, expected = last_row(lm, ids), elman_by_hand.last_loss_gradients(net, trace_e).h
+    assert_allclose(result["h"].norms[0, -1], np.linalg.norm(expected[::-1], axis=1), rtol=1e-9)
 
 
-# Kernels.
+# Fused kernels.
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("kind", KERNELS)
-def test_kernels_and_cells_agree(kind: str, layers: int, dtype: torch.dtype) -> None:
+def test_kernel_and_cell_gradient_flow_agree(kind: str, layers: int, dtype: torch.dtype) -> None:
     module, settings = KERNELS[kind]
     if layers == 1 and kind == "lstm-narrow-top":
         pytest.skip("one layer that is tied is as wide as the embedding")
     lm = recurrent(module, layers=layers, **settings)
     lm.network.to(dtype)
-    compare_ways(lm, rtol=1e-4 if dtype == torch.float32 else 1e-9)
+    compare_backends(lm, rtol=1e-4 if dtype == torch.float32 else 1e-9)
 
 
-def compare_ways(lm: NeuralModel, rtol: float) -> None:
+def compare_backends(lm: NeuralModel, rtol: float) -> None:
     assert flow_kernel.has_kernels(lm.network)
     one, other = (gradient_flow(lm, encoded(some_ids(80)), lags=15, positions=9, way=way) for way in WAYS)
-    assert [each.what for each in one] == [each.what for each in other]
+    assert [item.what for item in one] == [item.what for item in other]
     for cells, kernels in zip(one, other, strict=True):
         largest = float(np.nanmax(cells.norms))
         assert_allclose(kernels.norms, cells.norms, rtol=rtol, atol=rtol * 1e-3 * largest)
@@ -165,7 +167,7 @@ def compare_ways(lm: NeuralModel, rtol: float) -> None:
             assert_allclose(kernels.forget, cells.forget, rtol=rtol)
 
 
-def test_what_has_no_kernel_is_run_by_cells() -> None:
+def test_networks_without_kernel_fall_back_to_cells() -> None:
     for lm in (
         recurrent(gru, reset="before"),
         recurrent(rnn, nonlinearity="leaky"),
@@ -178,19 +180,19 @@ def test_what_has_no_kernel_is_run_by_cells() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
 @pytest.mark.parametrize("kind", KERNELS)
-def test_kernels_of_the_gpu(kind: str) -> None:
-    """cuDNN's, in fp32 and against the cells there; widths of 8 and, after padding, of 5."""
+def test_gpu_kernel_gradient_flow_agrees_with_cells(kind: str) -> None:
+    """cuDNN in fp32 against the cells on the GPU; widths of 8 and, after padding, of 5."""
     module, settings = KERNELS[kind]
     lm = recurrent(module, layers=2, **settings)
     lm.network.float().to("cuda")
-    compare_ways(lm, rtol=1e-3)
+    compare_backends(lm, rtol=1e-3)
 
 
 # All paths.
 
 
-def error_at_carried_state(lm: NeuralModel, ids: Ids, k: int) -> float:
-    """‖∂L_T/∂(h of the top layer after T−k)‖, the text read in two parts: its paths all lead through it."""
+def gradient_at_carried_state(lm: NeuralModel, ids: Ids, k: int) -> float:
+    """‖∂L_T/∂(h of the top layer after T−k)‖ with the text read in two parts, so that all paths lead through it."""
     network: Any = lm.network
     read = torch.from_numpy(lm.map_boundaries(np.concatenate([[WORDS.bos], ids[:-1]])))[None]
     n = sum(layer.n_states for layer in network.layers)
@@ -214,15 +216,15 @@ def error_at_carried_state(lm: NeuralModel, ids: Ids, k: int) -> float:
         (rnn, {"layers": 3}),
     ],
 )
-def test_errors_at_the_state_that_is_carried_over(module: Any, settings: dict[str, Any]) -> None:
+def test_gradient_flow_equals_the_gradient_at_the_carried_state(module: Any, settings: dict[str, Any]) -> None:
     lm, ids = recurrent(module, **settings), some_ids(10)
-    found = last_row(lm, ids)
+    flows = last_row(lm, ids)
     for k in range(1, 10):
-        assert found["h"].norms[-1, -1, k] == pytest.approx(error_at_carried_state(lm, ids, k), rel=1e-8)
+        assert flows["h"].norms[-1, -1, k] == pytest.approx(gradient_at_carried_state(lm, ids, k), rel=1e-8)
 
 
-def test_attention_to_the_past_is_a_path() -> None:
-    """R = 0 and a cell that keeps nothing: without attention no error goes back, with it some to the last 3."""
+def test_attention_is_a_gradient_path() -> None:
+    """R = 0 and a cell that keeps nothing: without attention no gradient flows back, with it some to the last 3."""
     b = np.repeat([0.0, -800.0, 0.0, 0.0], 4)
     E, W_o = np.random.default_rng(0).normal(size=(2, WORDS.size, 4))
     W = np.random.default_rng(1).normal(size=(16, 4))
@@ -237,7 +239,7 @@ def test_attention_to_the_past_is_a_path() -> None:
 
 # Word vectors.
 
-DISTINCT = np.array([3, 4, 5, 6, 7, 8], dtype=np.int32)  # each place its own word, `<s>` the first that is read
+DISTINCT = np.array([3, 4, 5, 6, 7, 8], dtype=np.int32)  # each position has its own word; `<s>` is read first
 VECTORS: list[tuple[str, dict[str, Any]]] = [
     ("transformer", {}),
     ("transformer", {"positions": "sinusoidal"}),
@@ -248,38 +250,38 @@ VECTORS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("family", "settings"), VECTORS)
-def test_word_vectors_against_the_rows_of_the_embedding(family: str, settings: dict[str, Any]) -> None:
-    """Where no word is read twice and none is tied, the error at a place is that at its row of the embedding."""
+def test_word_vector_gradients_equal_embedding_row_gradients(family: str, settings: dict[str, Any]) -> None:
+    """With distinct words and untied weights, the gradient at a position is that of its embedding row."""
     lm = make(family, "line", tie=False, **settings)
     network: Any = lm.network.double()
     read = torch.tensor([[WORDS.bos, *DISTINCT[:-1]]])
     log_p = network.output.log_probs(network(read, network.start(1)).hidden[:, -1])[0, int(DISTINCT[-1])]
     (slope,) = torch.autograd.grad(-log_p, network.embedding)
     expected = slope.norm(dim=1)[read[0]].flip(0)
-    found = last_row(lm, DISTINCT)["embedding"].norms[0, -1]
+    flows = last_row(lm, DISTINCT)["embedding"].norms[0, -1]
     known = slice(0, 5 if family == "feedforward" else 6)  # a window that begins before the line reads `<s>` again
-    assert_allclose(found[known], expected[known], rtol=1e-9)
+    assert_allclose(flows[known], expected[known], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("family", "settings"), VECTORS)
-def test_a_tied_matrix_counts_where_it_is_read(family: str, settings: dict[str, Any]) -> None:
+def test_tied_embedding_counts_only_where_it_is_read(family: str, settings: dict[str, Any]) -> None:
     tied = make(family, "line", **settings)
     loose = copy.deepcopy(tied)
     loose.network.output.weight = torch.nn.Parameter(tied.network.embedding.detach().clone())
-    for one, other in zip(
+    for tied_flow, loose_flow in zip(
         last_row(tied, some_ids(20)).values(), last_row(loose, some_ids(20)).values(), strict=True
     ):
-        assert_allclose(one.norms, other.norms, rtol=1e-5)
+        assert_allclose(tied_flow.norms, loose_flow.norms, rtol=1e-5)
 
 
-def test_the_residual_path_enters_the_first_block_as_the_word_vectors() -> None:
-    found = last_row(make("transformer", "line"), DISTINCT)
-    assert found["residual"].norms.shape == (2, 6, 6)
-    assert_allclose(found["residual"].norms[:1], found["embedding"].norms, rtol=1e-6)
-    found = last_row(make("transformer", "line", positions="sinusoidal"), DISTINCT)  # its vectors are raised by √8
-    assert_allclose(found["residual"].norms[:1] * math.sqrt(8), found["embedding"].norms, rtol=1e-5)
+def test_residual_gradient_at_the_first_block_equals_word_vectors() -> None:
+    flows = last_row(make("transformer", "line"), DISTINCT)
+    assert flows["residual"].norms.shape == (2, 6, 6)
+    assert_allclose(flows["residual"].norms[:1], flows["embedding"].norms, rtol=1e-6)
+    flows = last_row(make("transformer", "line", positions="sinusoidal"), DISTINCT)  # its vectors are scaled by √8
+    assert_allclose(flows["residual"].norms[:1] * math.sqrt(8), flows["embedding"].norms, rtol=1e-5)
 
 
-def test_a_feedforward_network_sees_its_window_alone() -> None:
-    found = last_row(make("feedforward", "stream"), some_ids(20))["embedding"]  # order 4: three words
-    assert (found.relative()[0] > 0).tolist() == [True] * 3 + [False] * 13
+def test_feedforward_gradient_flow_is_limited_to_its_window() -> None:
+    flow = last_row(make("feedforward", "stream"), some_ids(20))["embedding"]  # order 4: three words
+    assert (flow.relative()[0] > 0).tolist() == [True] * 3 + [False] * 13

@@ -21,17 +21,17 @@ from neural.small_networks import VOCABULARY, reader
 SENTENCES = ["the bank was old", "a river bank of the bank", "muddy bank"]
 
 
-def test_the_first_place_of_the_word_in_every_sentence() -> None:
+def test_first_occurrence_of_the_word_in_every_sentence() -> None:
     model = reader("two-way-lstm")
-    found = occurrences(model, "bank", SENTENCES)
-    assert found.positions == (1, 2, 1)
-    assert found.sentences == tuple(tuple(sentence.split()) for sentence in SENTENCES)
-    for k, rows in found.vectors.items():
+    occurrences_ = occurrences(model, "bank", SENTENCES)
+    assert occurrences_.positions == (1, 2, 1)
+    assert occurrences_.sentences == tuple(tuple(sentence.split()) for sentence in SENTENCES)
+    for k, rows in occurrences_.vectors.items():
         whole = contextual(model, SENTENCES)
-        assert_allclose(rows, [each.vectors[k][place] for each, place in zip(whole, (1, 2, 1), strict=True)])
+        assert_allclose(rows, [item.vectors[k][place] for item, place in zip(whole, (1, 2, 1), strict=True)])
 
 
-def test_words_are_compared_as_the_model_sees_them() -> None:
+def test_words_are_compared_after_normalisation() -> None:
     lower = tokenizer_training.train(
         Corpus.from_lines([" ".join(VOCABULARY)]), TokenizerConfig(kind="word", lowercase=True)
     )
@@ -43,10 +43,10 @@ def test_words_are_compared_as_the_model_sees_them() -> None:
         occurrences(reader("lstm", at_blanks), "bank", ["the bank", "the Bank was", "bank"], "x.tsv")
     with pytest.raises(InputError, match="line 1 does not contain"):
         occurrences(reader("lstm", at_blanks), "bank", ["the bank."])
-    assert occurrences(reader("lstm"), "bank", ["the bank."]).positions == (1,)  # the mark is split off
+    assert occurrences(reader("lstm"), "bank", ["the bank."]).positions == (1,)  # the full stop is split off
 
 
-def test_what_is_no_word_is_refused() -> None:
+def test_occurrences_rejects_invalid_words() -> None:
     for word in ("the bank", "", "bank "):
         with pytest.raises(UsageError, match="is not one word"):
             occurrences(reader("lstm"), word, SENTENCES)
@@ -54,19 +54,19 @@ def test_what_is_no_word_is_refused() -> None:
         occurrences(reader("lstm"), "bank", [])
 
 
-def test_an_unknown_word_is_warned_of() -> None:
+def test_unknown_word_causes_a_warning() -> None:
     with pytest.warns(ChainruleWarning, match="the model does not know 'shore' and reads <unk> there"):
         occurrences(reader("lstm"), "shore", ["the shore was", "a shore"])
 
 
 def language(lines: int, seed: int) -> list[tuple[str, str]]:
-    """`p n x b` and `q n x d` with any of six n: what x means stands two words before it and one behind it."""
+    """`p n x b` and `q n x d` with any of six n: the sense of x is given two words before and one after it."""
     rng = random.Random(seed)
     kinds = (("first", "p {} x b"), ("second", "q {} x d"))
     return [(sense, form.format(rng.choice("klmnrs"))) for sense, form in (rng.choice(kinds) for _ in range(lines))]
 
 
-def learnt(kind: str) -> Any:
+def trained_on_language(kind: str) -> Any:
     text = Corpus.from_lines([line for _, line in language(240, seed=1)])
     settings: dict[str, Any] = {"hidden": 16, "dropout": 0.0, "batch_size": 20, "learning_rate": 1e-2, "warmup": 5}
     with warnings.catch_warnings():
@@ -82,13 +82,15 @@ def learnt(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["lstm", "transformer", "two-way", "masked"])
-def test_senses_separate_where_the_static_vector_cannot(kind: str) -> None:
-    """Of all twelve different sentences the sense is found; by the word's own vector that of half of them."""
+def test_contextual_vectors_separate_senses_that_static_ones_cannot(kind: str) -> None:
+    """All twelve different sentences get the right sense; by the static vector only half of them."""
     different = sorted(set(language(400, seed=2)))
     assert len(different) == 12
     senses = [sense for sense, _ in different]
-    found = measure_separation(occurrences(learnt(kind), "x", [line for _, line in different]).vectors, senses)
-    static, chosen = found[0], best_layer(found)
+    separations = measure_separation(
+        occurrences(trained_on_language(kind), "x", [line for _, line in different]).vectors, senses
+    )
+    static, chosen = separations[0], best_layer(separations)
     assert (static.accuracy, static.gap, static.different) == (0.5, 0.0, 1)
     assert chosen.accuracy == 1.0
     assert chosen.gap > 0.1

@@ -20,8 +20,8 @@ def task(rows: int, lag: int, generator: torch.Generator) -> tuple[Tensor, Tenso
     return ids, ids[:, 0]
 
 
-def accuracy_after_learning(net: Network, lag: int) -> float:
-    """The share of symbols named rightly after STEPS updates by Adam."""
+def accuracy_after_training(net: Network, lag: int) -> float:
+    """Share of correctly named symbols after STEPS updates by Adam."""
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(1)
     for _ in range(STEPS):
@@ -42,27 +42,27 @@ def elman() -> Network:
 
 
 @pytest.mark.slow
-def test_an_elman_net_learns_the_task_at_a_short_lag() -> None:
-    assert accuracy_after_learning(elman(), lag=2) > 0.95
+def test_elman_network_learns_a_short_lag() -> None:
+    assert accuracy_after_training(elman(), lag=2) > 0.95
 
 
 @pytest.mark.slow
-def test_an_elman_net_fails_at_a_long_lag() -> None:
-    assert accuracy_after_learning(elman(), LAG) < CHANCE + 0.15
+def test_elman_network_fails_at_a_long_lag() -> None:
+    assert accuracy_after_training(elman(), LAG) < CHANCE + 0.15
 
 
 @pytest.mark.slow
-def test_an_lstm_succeeds_at_the_long_lag() -> None:
+def test_lstm_learns_a_long_lag() -> None:
     torch.manual_seed(0)
     net = lstm.build(lstm.Config(forget_bias=5.0, **SIZES), VOCABULARY, None)  # type: ignore[arg-type]
-    assert accuracy_after_learning(net, LAG) > 0.95
+    assert accuracy_after_training(net, LAG) > 0.95
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reset", ["before", "after"])
-def test_a_gru_succeeds_at_the_long_lag(reset: str) -> None:
+def test_gru_learns_a_long_lag(reset: str) -> None:
     torch.manual_seed(0)
     net = gru.build(gru.Config(reset=reset, **SIZES), VOCABULARY, None)  # type: ignore[arg-type]
     with torch.no_grad():
-        net.get_parameter("layers.0.b_W")[32:64] = 3.0  # z keeps, as the forget gate's bias does in the LSTM
-    assert accuracy_after_learning(net, LAG) > 0.95
+        net.get_parameter("layers.0.b_W")[32:64] = 3.0  # z keeps the state, like the forget-gate bias of the LSTM
+    assert accuracy_after_training(net, LAG) > 0.95
