@@ -1,4 +1,4 @@
-"""The figures: XML that needs nothing, text that stays text, colours of the page, labels kept apart."""
+"""Figures: self-contained SVG, text as text, colours of the page, labels that do not overlap."""
 
 import re
 import sys
@@ -59,7 +59,7 @@ def texts(drawn: str) -> dict[str, ElementTree.Element]:
 
 
 @each
-def test_one_svg_element_that_needs_nothing(draw: Callable[[], str]) -> None:
+def test_figure_is_one_self_contained_svg_element(draw: Callable[[], str]) -> None:
     drawn = draw()
     assert ElementTree.fromstring(drawn).tag == "{http://www.w3.org/2000/svg}svg"
     assert set(re.findall(r"https?://[^\"]*", drawn)) == {"http://www.w3.org/2000/svg"}
@@ -69,12 +69,12 @@ def test_one_svg_element_that_needs_nothing(draw: Callable[[], str]) -> None:
 
 
 @each
-def test_the_same_numbers_give_the_same_bytes(draw: Callable[[], str]) -> None:
+def test_figures_are_deterministic(draw: Callable[[], str]) -> None:
     assert draw() == draw()
 
 
 @each
-def test_colour_and_font_come_from_the_page(draw: Callable[[], str]) -> None:
+def test_figures_inherit_colour_and_font(draw: Callable[[], str]) -> None:
     drawn = draw()
     assert figures.INK not in drawn
     assert "#000000" not in drawn
@@ -88,43 +88,43 @@ def test_figures_on_one_page_share_no_id() -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_title_and_description_are_told() -> None:
+def test_figure_has_accessible_title_and_description() -> None:
     root = ElementTree.fromstring(scatter())
     assert root.get("role") == "img"
     assert root.get("aria-label") == "Size. 3 models"
     assert root.findtext("{http://www.w3.org/2000/svg}title") == "Size"
 
 
-def test_line_labels_are_text_and_do_not_touch() -> None:
-    found = texts(by_facet())
-    heights = sorted(float(found[name].attrib["y"]) for name in SERIES)
+def test_line_labels_are_text_and_do_not_overlap() -> None:
+    labels = texts(by_facet())
+    heights = sorted(float(labels[name].attrib["y"]) for name in SERIES)
     assert all(below - above > figures.FONT_SIZE for above, below in pairwise(heights))
 
 
-def test_only_the_best_of_their_size_are_named() -> None:
-    found = texts(scatter())
-    assert {"small", "large", "ngram", "lstm"} <= set(found)
-    assert "wasteful" not in found
+def test_only_the_pareto_front_is_labelled() -> None:
+    labels = texts(scatter())
+    assert {"small", "large", "ngram", "lstm"} <= set(labels)
+    assert "wasteful" not in labels
 
 
-def test_pareto_front_leaves_out_what_is_larger_and_no_better() -> None:
+def test_pareto_front_excludes_dominated_points() -> None:
     equal = figures.Dot("equal", "ngram", 2e4, 2.2)
     assert [dot.name for dot in figures.pareto_front([*DOTS, equal])] == ["small", "large"]
 
 
-def test_bars_start_at_zero_and_carry_their_values() -> None:
+def test_bars_start_at_zero_and_show_their_values() -> None:
     assert {"0.0", "1.700", "2.900", "laplace"} <= set(texts(bars()))
 
 
-def test_learning_curves_are_drawn_by_bytes_of_text() -> None:
+def test_learning_curves_are_plotted_by_bytes() -> None:
     assert {"bytes of training text", "1.2 kB"} <= set(texts(growth()))
 
 
-def test_single_points_and_many_series_are_drawn() -> None:
+def test_single_points_and_many_series_can_be_plotted() -> None:
     assert figures.plot_by_facet({"one": [(1.0, 2.0)]}, title="One", facet="order", quantity="bits")
     many = {f"model {place}": [(10.0, 2.0 + place), (1000.0, 1.0 + place)] for place in range(40)}
-    found = texts(figures.plot_learning_curves(many, title="Many", quantity="bits"))
-    assert sum(name.startswith("model") for name in found) == figures.MOST_LABELS
+    labels = texts(figures.plot_learning_curves(many, title="Many", quantity="bits"))
+    assert sum(name.startswith("model") for name in labels) == figures.MOST_LABELS
 
 
 @each
@@ -142,6 +142,6 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("colour", figures.PALETTE)
 @pytest.mark.parametrize("paper", ["#ffffff", "#15171a"])
-def test_palette_stands_out_on_light_and_dark(colour: str, paper: str) -> None:
+def test_palette_has_sufficient_contrast_on_light_and_dark(colour: str, paper: str) -> None:
     low, high = sorted((luminance(colour), luminance(paper)))
     assert (high + 0.05) / (low + 0.05) > 3  # WCAG 2.1, 1.4.11

@@ -1,4 +1,4 @@
-"""The map of words: projections against their definitions, the page against hostile words and a real browser."""
+"""Word map: projections against their definitions, and the page against hostile words and in a browser."""
 
 import base64
 import hashlib
@@ -47,7 +47,7 @@ def squared_distance(Y: Floats, i: int, j: int) -> float:
 
 
 def cost(P: Floats, Y: Floats) -> float:
-    """KL(P‖Q) as the paper writes it, pair by pair."""
+    """KL(P‖Q) as in the paper, pair by pair."""
     pairs = [(i, j) for i in range(len(Y)) for j in range(len(Y)) if i != j]
     w = {pair: 1 / (1 + squared_distance(Y, *pair)) for pair in pairs}
     Z = sum(w.values())
@@ -55,18 +55,18 @@ def cost(P: Floats, Y: Floats) -> float:
 
 
 @pytest.fixture
-def six() -> tuple[Floats, Floats]:
-    """P of six points and places for them, in double precision."""
+def six_points() -> tuple[Floats, Floats]:
+    """P of six points and positions for them, in double precision."""
     rng = np.random.default_rng(5)
     return affinities(rng.normal(size=(6, 4)), 1.5), rng.normal(size=(6, 2))
 
 
-def test_the_cost_is_the_divergence(six: tuple[Floats, Floats]) -> None:
-    assert_allclose(divergence(*six), cost(*six), rtol=1e-12)
+def test_divergence_equals_its_definition(six_points: tuple[Floats, Floats]) -> None:
+    assert_allclose(divergence(*six_points), cost(*six_points), rtol=1e-12)
 
 
-def test_the_gradient_is_that_of_the_cost(six: tuple[Floats, Floats]) -> None:
-    P, Y = six
+def test_gradient_equals_finite_differences(six_points: tuple[Floats, Floats]) -> None:
+    P, Y = six_points
     h = 1e-6
     expected = np.empty_like(Y)
     for at in np.ndindex(Y.shape):
@@ -76,16 +76,16 @@ def test_the_gradient_is_that_of_the_cost(six: tuple[Floats, Floats]) -> None:
     assert_allclose(gradient(P, Y), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_exaggeration_multiplies_the_affinities_alone(six: tuple[Floats, Floats]) -> None:
-    P, Y = six
+def test_exaggeration_multiplies_only_the_affinities(six_points: tuple[Floats, Floats]) -> None:
+    P, Y = six_points
     w = np.array([[1 / (1 + squared_distance(Y, i, j)) * (i != j) for j in range(6)] for i in range(6)])
     Q = w / w.sum()
     expected = [sum(4 * (12 * P[i, j] - Q[i, j]) * w[i, j] * (Y[i] - Y[j]) for j in range(6)) for i in range(6)]
     assert_allclose(gradient(P, Y, 12.0), expected, rtol=1e-10)
 
 
-def test_more_rows_than_a_block_have_the_same_gradient() -> None:
-    # 100 rows are several blocks; eq. 5 for the whole at once.
+def test_gradient_in_blocks_equals_the_formula() -> None:
+    # 100 rows are several blocks; eq. 5 evaluated at once.
     rng = np.random.default_rng(3)
     P, Y = affinities(rng.normal(size=(100, 5)), 10.0), rng.normal(size=(100, 2))
     apart = Y[:, None] - Y
@@ -96,7 +96,7 @@ def test_more_rows_than_a_block_have_the_same_gradient() -> None:
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("perplexity", [2.0, 5.0, 12.0])
-def test_the_wanted_perplexity_is_reached(perplexity: float, scale: float) -> None:
+def test_conditional_probabilities_have_the_requested_perplexity(perplexity: float, scale: float) -> None:
     rows = np.random.default_rng(1).normal(size=(40, 3)) * math.sqrt(scale)
     squared = ((rows[:, None] - rows) ** 2).sum(axis=2)
     p = conditional_probabilities(squared, np.arange(40), perplexity)
@@ -107,34 +107,36 @@ def test_the_wanted_perplexity_is_reached(perplexity: float, scale: float) -> No
         assert_array_equal(np.argsort(-row)[:5], np.argsort(squared[i] + 1e30 * (np.arange(40) == i))[:5])
 
 
-def test_affinities_are_a_symmetric_distribution_over_pairs() -> None:
+def test_affinities_are_a_symmetric_distribution() -> None:
     P = affinities(unit_rows(300, 10), 20.0)
     assert P.dtype == np.float32
     assert_array_equal(P, P.T)
     assert_array_equal(np.diag(P), 0.0)
     assert float(P.sum(dtype=np.float64)) == pytest.approx(1.0, rel=1e-5)
-    assert (P.sum(axis=1) > 1 / (2 * 300) * 0.999).all()  # every word counts for something: p_i ≥ 1 / 2N
+    assert (P.sum(axis=1) > 1 / (2 * 300) * 0.999).all()  # p_i ≥ 1 / 2N for every word
 
 
 def test_affinities_are_the_mean_of_both_directions() -> None:
-    """600 words are three blocks; p_ij = (p_j|i + p_i|j) / 2N of the whole at once."""
+    """600 words are three blocks; p_ij = (p_j|i + p_i|j) / 2N evaluated at once."""
     rows = np.random.default_rng(4).normal(size=(600, 4))
     norms = (rows**2).sum(axis=1)
     p = conditional_probabilities(np.maximum(norms[:, None] + norms - 2 * rows @ rows.T, 0), np.arange(600), 20.0)
     assert_allclose(affinities(rows, 20.0), (p + p.T) / 1200, rtol=1e-6, atol=1e-15)
 
 
-def test_memory_is_that_of_one_number_a_pair() -> None:
+def test_affinities_memory_is_one_number_per_pair() -> None:
     rows = unit_rows(2000, 4)
     tracemalloc.start()
     P = affinities(rows, 20.0)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert P.nbytes == 16_000_000
-    assert peak - P.nbytes < 1.25 * 256 * 2000 * 8 * 4  # and blocks of 256 rows, about four of them in double
+    assert (
+        peak - P.nbytes < 1.25 * 256 * 2000 * 8 * 4
+    )  # plus blocks of 256 rows, about four of them in double precision
 
 
-def test_two_far_clusters_stay_apart() -> None:
+def test_tsne_separates_two_distant_clusters() -> None:
     rng = np.random.default_rng(2)
     centres = np.repeat([[5.0] + [0.0] * 9, [-5.0] + [0.0] * 9], 25, axis=0)
     rows = (centres + rng.normal(size=(50, 10)) * 0.5).astype(np.float32)
@@ -148,70 +150,72 @@ def test_two_far_clusters_stay_apart() -> None:
 
 
 @pytest.mark.parametrize(("rows", "width"), [(60, 7), (7, 60), (9, 9)])
-def test_principal_components_are_those_of_the_svd(rows: int, width: int) -> None:
+def test_pca_equals_the_svd(rows: int, width: int) -> None:
     X = np.random.default_rng(rows).normal(size=(rows, width)) * np.geomspace(9, 1, width)
     U, S, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     expected = U[:, :2] * S[:2]
-    found = pca(X)
-    assert_allclose(np.abs(found), np.abs(expected), rtol=1e-7, atol=1e-9)
-    assert_allclose(found[:, 0] @ found[:, 1], 0.0, atol=1e-7)
-    assert (found.max(axis=0) >= -found.min(axis=0)).all()  # the farthest is on the positive side
+    projected = pca(X)
+    assert_allclose(np.abs(projected), np.abs(expected), rtol=1e-7, atol=1e-9)
+    assert_allclose(projected[:, 0] @ projected[:, 1], 0.0, atol=1e-7)
+    assert (projected.max(axis=0) >= -projected.min(axis=0)).all()  # the farthest point is on the positive side
 
 
-def test_neighbours_are_the_nearest_by_cosine() -> None:
+def test_nearest_neighbors_are_sorted_by_cosine() -> None:
     rows = unit_rows(600, 8)
-    found, cosines = nearest_neighbors(rows, 5)
+    neighbors, cosines = nearest_neighbors(rows, 5)
     for i in (0, 255, 256, 599):
         by_cosine = sorted((j for j in range(600) if j != i), key=lambda j: -float(rows[i] @ rows[j]))
-        assert found[i].tolist() == by_cosine[:5]
+        assert neighbors[i].tolist() == by_cosine[:5]
         assert_allclose(cosines[i], [rows[i] @ rows[j] for j in by_cosine[:5]], rtol=1e-5)
-    assert nearest_neighbors(rows[:3], 8)[0].shape == (3, 2)  # there are but two others
+    assert nearest_neighbors(rows[:3], 8)[0].shape == (3, 2)  # there are only two others
 
 
-def test_the_most_frequent_words_are_shown() -> None:
+def test_map_shows_the_most_frequent_words() -> None:
     rows = unit_rows(5, 3)
     counts = np.array([2, 9, 4, 9, 1], dtype=np.uint64)
-    made = make_map(list("abcde"), rows, counts, MapConfig(words=3, method="pca", neighbors=1))
-    assert made.words == ("b", "d", "c")  # 9, 9, 4: the first among equals first
-    assert made.counts == (9, 9, 4)
-    assert_array_equal(made.positions, pca(rows[[1, 3, 2]]))
-    assert made.neighbors.max() <= 2  # among the words shown
+    word_map_ = make_map(list("abcde"), rows, counts, MapConfig(words=3, method="pca", neighbors=1))
+    assert word_map_.words == ("b", "d", "c")  # 9, 9, 4: ties in the given order
+    assert word_map_.counts == (9, 9, 4)
+    assert_array_equal(word_map_.positions, pca(rows[[1, 3, 2]]))
+    assert word_map_.neighbors.max() <= 2  # among the words shown
     uncounted = make_map(list("abcde"), rows, None, MapConfig(words=2, method="pca"))
     assert uncounted.words == ("a", "b")
     assert uncounted.counts is None
 
 
-def test_the_same_seed_gives_the_same_map() -> None:
+def test_same_seed_gives_the_same_map() -> None:
     rows = unit_rows(40, 6)
     words = [f"w{i}" for i in range(40)]
 
-    def places(seed: int) -> bytes:
+    def positions(seed: int) -> bytes:
         return make_map(words, rows, None, MapConfig(iterations=60, seed=seed)).positions.tobytes()
 
-    assert places(1) == places(1)
-    assert places(1) != places(2)
+    assert positions(1) == positions(1)
+    assert positions(1) != positions(2)
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 40])
-def test_few_words_and_equal_vectors_have_places(rows: int, method: Any) -> None:
+def test_map_of_few_words_and_equal_vectors(rows: int, method: Any) -> None:
     for vectors in (np.zeros((rows, 3)), np.ones((rows, 1)), np.eye(rows)):
-        made = make_map(["word"] * rows, vectors.astype(np.float32), None, MapConfig(method=method, iterations=60))
-        assert made.positions.shape == (rows, 2)
-        assert np.isfinite(made.positions).all()
-        assert "NaN" not in render_page(made, "few")
+        word_map_ = make_map(
+            ["word"] * rows, vectors.astype(np.float32), None, MapConfig(method=method, iterations=60)
+        )
+        assert word_map_.positions.shape == (rows, 2)
+        assert np.isfinite(word_map_.positions).all()
+        assert "NaN" not in render_page(word_map_, "few")
 
 
-def test_progress_reaches_its_end() -> None:
-    told: list[tuple[str, int, int | None]] = []
+def test_map_reports_progress_to_the_end() -> None:
+    calls: list[tuple[str, int, int | None]] = []
     config = MapConfig(iterations=50)
-    make_map(["word"] * 20, unit_rows(20, 4), None, config, lambda *step: told.append(step))
-    assert told[0] == ("measuring neighbourhoods", 20, 20)
-    assert [done for _, done, _ in told[1:]] == list(range(1, 51))
-    assert re.fullmatch(r"placing the words, KL \d+\.\d\d", told[-1][0])
+    make_map(["word"] * 20, unit_rows(20, 4), None, config, lambda *step: calls.append(step))
+    assert calls[0] == ("measuring neighbourhoods", 20, 20)
+    assert [done for _, done, _ in calls[1:]] == list(range(1, 51))
+    assert re.fullmatch(r"placing the words, KL \d+\.\d\d", calls[-1][0])
 
 
-def test_what_cannot_be_shown_is_refused() -> None:
+def test_invalid_map_input_is_rejected() -> None:
     rows = unit_rows(3, 2)
     with pytest.raises(InputError, match=r"2 words needs a vector for each, not an array of shape \(3, 2\)"):
         make_map(["a", "b"], rows)
@@ -229,7 +233,7 @@ def test_what_cannot_be_shown_is_refused() -> None:
 
 
 class Scripts(HTMLParser):
-    """The scripts of a page, as a browser cuts them out, and every attribute."""
+    """The scripts of a page, as a browser parses them, and all attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -258,28 +262,28 @@ def hostile_map() -> WordMap:
     return make_map(HOSTILE, unit_rows(len(HOSTILE), 4), counts, MapConfig(method="pca", neighbors=3))
 
 
-def test_words_cannot_leave_their_script_element() -> None:
+def test_words_cannot_break_out_of_the_script_element() -> None:
     parsed = Scripts(render_page(hostile_map(), "<i>&"))
-    assert len(parsed.found) == 2  # the data and the program, nothing that a word began
+    assert len(parsed.found) == 2  # the data and the program, nothing started by a word
     data = json.loads(parsed.found[0])
-    shown = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]  # what no page can hold is shown as a symbol
-    assert data["words"] == shown
+    printable = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]  # characters that HTML cannot contain are shown as symbols
+    assert data["words"] == printable
     assert "<i>" not in render_page(hostile_map(), "<i>&")
 
 
-def test_the_page_is_told_what_the_map_holds() -> None:
-    made = hostile_map()
-    data = json.loads(Scripts(render_page(made, "t")).found[0])
+def test_page_data_matches_the_map() -> None:
+    word_map_ = hostile_map()
+    data = json.loads(Scripts(render_page(word_map_, "t")).found[0])
     assert data["counts"] == list(range(9, 0, -1))
-    assert data["neighbors"] == made.neighbors.ravel().tolist()
-    assert_allclose(np.array(data["cosines"]) / 1000, made.cosines.ravel(), atol=0.0005)
-    # Distances keep their ratios: the unit is a step of 1 / 100,000 of the longer side.
+    assert data["neighbors"] == word_map_.neighbors.ravel().tolist()
+    assert_allclose(np.array(data["cosines"]) / 1000, word_map_.cosines.ravel(), atol=0.0005)
+    # Distances keep their ratios: the unit is 1 / 100,000 of the longer side.
     places = np.column_stack([data["x"], data["y"]])
-    unit = np.ptp(made.positions, axis=0).max() / 100_000
-    assert_allclose((places - places[0]) * unit, made.positions - made.positions[0], atol=1.5 * unit)
+    unit = np.ptp(word_map_.positions, axis=0).max() / 100_000
+    assert_allclose((places - places[0]) * unit, word_map_.positions - word_map_.positions[0], atol=1.5 * unit)
 
 
-def test_nothing_is_loaded_from_outside() -> None:
+def test_page_loads_nothing_from_outside() -> None:
     text = render_page(hostile_map(), "t")
     parsed = Scripts(text)
     policy = next(value for name, value in parsed.attributes if name == "content" and "default-src" in str(value))
@@ -289,20 +293,20 @@ def test_nothing_is_loaded_from_outside() -> None:
     assert not re.search(r"https?://|url\(|@import|\bimport\b", text)
 
 
-def test_the_program_is_of_files_of_a_size_to_read() -> None:
+def test_page_scripts_are_short_files() -> None:
     files = [Path(word_map.__file__).with_name(name) for name in SCRIPTS]
     assert sorted(files) == sorted(files[0].parent.glob("word_map*.js"))
     assert all(len(file.read_text().splitlines()) <= 400 for file in files)
 
 
-def test_two_thousand_words_take_less_than_a_megabyte() -> None:
+def test_page_of_two_thousand_words_is_below_a_megabyte() -> None:
     words = [f"extraordinarily-{i:04}" for i in range(2000)]  # 20 letters each
-    made = make_map(words, unit_rows(2000, 10), np.arange(2_002_000, 2000, -1000), MapConfig(method="pca"))
-    assert len(render_page(made, "t").encode()) < 1_000_000
+    word_map_ = make_map(words, unit_rows(2000, 10), np.arange(2_002_000, 2000, -1000), MapConfig(method="pca"))
+    assert len(render_page(word_map_, "t").encode()) < 1_000_000
 
 
 def dom_in_chromium(file: Path, address: str) -> str:
-    """The document as it stands once the page's program has run."""
+    """The document after the page's program has run."""
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("chromium is not installed")
@@ -313,18 +317,21 @@ def dom_in_chromium(file: Path, address: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_browser_shows_the_word_of_the_address(tmp_path: Path) -> None:
-    made = hostile_map()
+def test_browser_shows_the_word_in_the_address(tmp_path: Path) -> None:
+    word_map_ = hostile_map()
     file = tmp_path / "map.html"
-    file.write_text(render_page(made, "t"), encoding="utf-8")
+    file.write_text(render_page(word_map_, "t"), encoding="utf-8")
     dom = dom_in_chromium(file, "#word=%3C!--")
     panel = dom[dom.index('<section id="panel"') : dom.index('<section id="about"')]
     assert not panel.startswith('<section id="panel" hidden')
     assert "<bdi>&lt;!--</bdi>" in panel
     assert "rank 2, seen 8 times" in panel
-    shown = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]
-    escaped = [shown[j].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for j in made.neighbors[1]]
+    shown_texts = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]
+    escaped = [
+        shown_texts[j].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        for j in word_map_.neighbors[1]
+    ]
     assert re.findall("<bdi>(.*?)</bdi><span>", panel) == escaped
     assert [float(cosine.replace("−", "-")) for cosine in re.findall("<span>(.*?)</span>", panel)] == pytest.approx(
-        made.cosines[1].tolist(), abs=0.0006
+        word_map_.cosines[1].tolist(), abs=0.0006
     )
