@@ -1,4 +1,4 @@
-"""A page as a parser and as a real browser see it."""
+"""A page as an HTML parser and as a real browser see it."""
 
 import html
 import re
@@ -23,7 +23,7 @@ SWITCHES = (
 
 
 class Outline(HTMLParser):
-    """Fails where an element is closed out of turn; keeps what the tests ask for."""
+    """Fails on misnested elements; collects tags, attributes and text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Outline(HTMLParser):
 
 
 def browse(folder: Path, page: str, *switches: str) -> "subprocess.CompletedProcess[bytes]":
-    """Chromium on a page from disk; it keeps its own things in the folder."""
+    """Run Chromium on a page from disk, with its profile in the folder."""
     browser = shutil.which("chromium")
     if browser is None:
         pytest.skip("chromium is not installed")
@@ -80,12 +80,12 @@ def browse(folder: Path, page: str, *switches: str) -> "subprocess.CompletedProc
 
 
 def widths(folder: Path, page: str) -> tuple[int, int]:
-    """Of a window as wide as a phone, and of the page in it; a browser's own windows cannot be so narrow."""
+    """Widths of a phone-sized window and of the page in it; browser windows cannot be so narrow."""
     wrapper = (
         f'<title></title><iframe width="360" height="800" style="border:0" srcdoc="{html.escape(page)}"></iframe>'
         "<script>onload = () => { const inner = document.querySelector('iframe'); document.title = "
         "`${inner.contentWindow.innerWidth} ${inner.contentDocument.documentElement.scrollWidth}` }</script>"
     )
-    found = re.search(r"<title>(\d+) (\d+)</title>", browse(folder, wrapper, "--dump-dom").stdout.decode())
-    assert found is not None
-    return int(found[1]), int(found[2])
+    hypotheses = re.search(r"<title>(\d+) (\d+)</title>", browse(folder, wrapper, "--dump-dom").stdout.decode())
+    assert hypotheses is not None
+    return int(hypotheses[1]), int(hypotheses[2])

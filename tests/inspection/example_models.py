@@ -1,4 +1,4 @@
-"""An inspection to make pages of, small and complete, and one of nothing but hostile text."""
+"""Example inspections: small and complete, hostile text only, and empty."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def line(title: str) -> str:
 
 
 def heat(title: str) -> str:
-    """A map whose cells are a picture inside the drawing."""
+    """A map whose cells are an image inside the drawing."""
 
     def paint(axes: figures.Axes) -> None:
         axes.imshow(np.random.default_rng(0).random((20, 20)))
@@ -30,14 +30,14 @@ def heat(title: str) -> str:
 
 
 def table() -> str:
-    """One wider than a phone."""
+    """A table wider than a phone."""
     head = "".join(f"<th>quantity {i}</th>" for i in range(8))
     row = "".join(f"<td>{10**9 + i}</td>" for i in range(8))
     return f"<table><thead><tr>{head}</tr></thead><tbody><tr>{row}</tr><tr>{row}</tr></tbody></table>"
 
 
 def reading() -> str:
-    """A text of three tokens that opens a panel; two tokens could have come, each with probability 1/2."""
+    """A text of three tokens that opens a panel; two tokens are possible, each with probability 1/2."""
     half = np.full(3, np.log(0.5))
     ids, both = np.array([0, 1, 1]), np.array([[0, 1]] * 3)
     predictions = Predictions(ids, half, np.ones(3, int), -half, both, np.stack([half, half], axis=1), 2)
@@ -62,7 +62,7 @@ def subject(name: str) -> Subject:
 
 
 def full() -> Inspection:
-    """Two models, three sections, every kind of figure; two figures of one title."""
+    """Two models, three sections, every kind of figure; two figures with the same title."""
     flow = Section(
         name="gradient_flow",
         title="Gradient flow",
@@ -95,7 +95,7 @@ def full() -> Inspection:
 
 
 def hostile() -> Inspection:
-    """Every text is foreign."""
+    """Every text is untrusted."""
     section = Section(
         name="gates",
         title=HOSTILE,

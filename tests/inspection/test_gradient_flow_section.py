@@ -1,4 +1,4 @@
-"""The section on gradient flow: what it says in words and numbers of networks small enough to know."""
+"""Gradient-flow section: sentences and numbers for small known networks."""
 
 import json
 import math
@@ -49,10 +49,10 @@ def sample(family: str, name: str = "", lines: list[str] | None = None, **settin
     return take_sample(model, Corpus.from_lines(lines or LINES), name=name or family, tokens=1000)
 
 
-def found(*samples: Sample, **settings: Any) -> Section:
-    made = section(samples, **{"lags": 20, "positions": 24, **settings})
-    assert made is not None
-    return made
+def gradient_flow_section(*samples: Sample, **settings: Any) -> Section:
+    result = section(samples, **{"lags": 20, "positions": 24, **settings})
+    assert result is not None
+    return result
 
 
 def curve(values: Floats, what: Any = "h", name: str = "m") -> GradientFlow:
@@ -63,11 +63,11 @@ def drawing() -> None:
     pytest.importorskip("matplotlib")
 
 
-# Words.
+# Sentences.
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         # ½ every token: 2^−7 = 0.8 % is the first below 1 %.
         (
@@ -94,25 +94,25 @@ def drawing() -> None:
         (np.zeros(9), "the gradient flow cannot be measured"),
     ],
 )
-def test_how_far_a_signal_reaches_in_words(values: Floats, said: str) -> None:
-    assert describe_reach(curve(values)).startswith(said)
+def test_describe_reach_of_a_gradient(values: Floats, message: str) -> None:
+    assert describe_reach(curve(values)).startswith(message)
 
 
-def test_a_window_in_words() -> None:
+def test_describe_reach_of_a_context_window() -> None:
     window = curve(np.array([1.0, 0.9, 1.1, 0, 0]), what="embedding")
     assert describe_reach(window) == "the gradient reaches back 3 tokens, the full context window of the model."
 
 
-def test_every_layer_in_words() -> None:
+def test_describe_reach_of_every_layer() -> None:
     norms = np.stack([np.broadcast_to(rate ** np.arange(21.0), (5, 21)) for rate in (0.25, 0.5)])
-    said = describe_reach(GradientFlow(name="m", what="h", norms=norms))
-    assert said.startswith(
+    message = describe_reach(GradientFlow(name="m", what="h", norms=norms))
+    assert message.startswith(
         "half of the gradient is lost after 1.0 tokens in layer 2 (after 0.5 tokens in layer 1), 99 %"
     )
 
 
-def test_an_lstm_whose_forget_gates_are_known() -> None:
-    """σ(log 9) = 0.9 and no path through h: along the cell half is gone after log 2 / −log 0.9 = 6.6 tokens."""
+def test_lstm_with_known_forget_gates_is_described() -> None:
+    """σ(log 9) = 0.9 and no path through h: along the cell half is lost after log 2 / −log 0.9 = 6.6 tokens."""
     one = sample("lstm", layers=1, tie=False)
     network: Any = one.model.lm.network
     with torch.no_grad():
@@ -120,12 +120,12 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
         network.layers[0].W[8:16] = 0
         network.layers[0].b_R.zero_()
         network.layers[0].b_W[8:16] = math.log(9)
-    made = found(one)
-    assert made.sentences[1] == (
+    result = gradient_flow_section(one)
+    assert result.sentences[1] == (
         "lstm: along the cell of layer 1 half of the gradient is lost after 6.6 tokens; the mean product of its "
         "forget gates halves after 6.6 tokens."
     )
-    (layer,) = made.data["lstm"]["c"]
+    (layer,) = result.data["lstm"]["c"]
     assert layer["half_life"] == pytest.approx(math.log(2) / -math.log(0.9), rel=1e-4)
     assert layer["reach"] is None  # 0.9^20 = 0.12
     assert_allclose(layer["forget"], 0.9 ** np.arange(21), rtol=1e-4)
@@ -136,8 +136,8 @@ def test_an_lstm_whose_forget_gates_are_known() -> None:
 
 
 @pytest.mark.parametrize(("nonlinearity", "slope"), [("tanh", 1), ("relu", 1), ("leaky", 1), ("sigmoid", 0.25)])
-def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
-    """σ_max by the power method; the measured curve never lies above it."""
+def test_elman_bound_equals_the_power_method(nonlinearity: str, slope: float) -> None:
+    """σ_max by the power method; the measured curve never exceeds it."""
     one = sample("rnn", layers=2, nonlinearity=nonlinearity)
     R = one.model.lm.network.layers[-1].R.detach().numpy().astype(float)
     v = np.ones(8)
@@ -150,10 +150,10 @@ def test_the_bound_of_an_elman_network(nonlinearity: str, slope: float) -> None:
     (flow,) = measure(one, lags=6, positions=24)
     assert (flow.relative()[-1] <= limit * (1 + 1e-5)).all()
     says = "the gradient must vanish" if limit[1] < 1 else "the gradient can explode, but need not"
-    assert says in found(one).sentences[-1]
+    assert says in gradient_flow_section(one).sentences[-1]
 
 
-def test_other_models_have_no_bound() -> None:
+def test_other_models_have_no_gradient_bound() -> None:
     for one in (sample("lstm"), sample("transformer"), sample("rnn", attention="dot"), ngram()):
         assert gradient_bound(one, 9) is None
 
@@ -161,12 +161,12 @@ def test_other_models_have_no_bound() -> None:
 # The section.
 
 
-def test_every_family_on_one_axis() -> None:
+def test_gradient_flow_of_every_family_on_one_axis() -> None:
     drawing()
-    told: list[str] = []
-    made = found(*map(sample, NETWORKS), progress=lambda what, done, total: told.append(what))
-    assert (made.name, made.title) == ("gradient_flow", "Gradient flow")
-    assert [figure.name for figure in made.figures] == [
+    reported: list[str] = []
+    result = gradient_flow_section(*map(sample, NETWORKS), progress=lambda what, done, total: reported.append(what))
+    assert (result.name, result.title) == ("gradient_flow", "Gradient flow")
+    assert [figure.name for figure in result.figures] == [
         "all",
         "rnn: by layer",
         "lstm: by layer",
@@ -176,33 +176,33 @@ def test_every_family_on_one_axis() -> None:
         "transformer: by distance",
         "transformer: by layer",
     ]
-    assert [finding.split(":")[0] for finding in made.sentences] == [*NETWORKS, "lstm", "rnn"]
-    assert "the gradient reaches back 3 tokens, the full context window" in made.sentences[3]
-    assert "Dotted" in made["rnn: by layer"].caption
-    assert "Dashed" in made["lstm: along the cell"].caption
-    assert all("24 positions" in figure.caption for figure in made.figures)
-    assert sum(len(figure.drawing) for figure in made.figures) < 300_000
-    assert "gradient flow of gru" in told
+    assert [finding.split(":")[0] for finding in result.sentences] == [*NETWORKS, "lstm", "rnn"]
+    assert "the gradient reaches back 3 tokens, the full context window" in result.sentences[3]
+    assert "Dotted" in result["rnn: by layer"].caption
+    assert "Dashed" in result["lstm: along the cell"].caption
+    assert all("24 positions" in figure.caption for figure in result.figures)
+    assert sum(len(figure.drawing) for figure in result.figures) < 300_000
+    assert "gradient flow of gru" in reported
 
 
-def test_one_model_needs_no_common_axis() -> None:
+def test_single_model_has_no_common_axis() -> None:
     drawing()
-    assert [figure.name for figure in found(sample("gru")).figures] == ["gru: by layer"]
+    assert [figure.name for figure in gradient_flow_section(sample("gru")).figures] == ["gru: by layer"]
 
 
-def test_numbers_and_arrays() -> None:
-    made = found(sample("lstm"))
-    assert json.loads(json.dumps(made.data, allow_nan=False)) == made.data
-    layers = made.data["lstm"]["h"]
+def test_gradient_flow_data_and_arrays() -> None:
+    result = gradient_flow_section(sample("lstm"))
+    assert json.loads(json.dumps(result.data, allow_nan=False)) == result.data
+    layers = result.data["lstm"]["h"]
     assert [layer["layer"] for layer in layers] == [1, 2]
-    norms = made.arrays["lstm/h"]
-    assert norms.shape == made.arrays["lstm/c/forget"].shape == (2, 24, 21)
+    norms = result.arrays["lstm/h"]
+    assert norms.shape == result.arrays["lstm/c/forget"].shape == (2, 24, 21)
     assert_allclose(layers[1]["mean"], norms[1].mean(axis=0), rtol=1e-5)
     assert_allclose(layers[1]["quartiles"][1], np.quantile(norms[1], 0.75, axis=0), rtol=1e-5)
     assert layers[0]["lags"] == list(range(21))
-    again = found(sample("lstm")).arrays["lstm/h"]
+    again = gradient_flow_section(sample("lstm")).arrays["lstm/h"]
     assert np.array_equal(norms, again)
-    assert not np.array_equal(norms, found(sample("lstm"), seed=1).arrays["lstm/h"])
+    assert not np.array_equal(norms, gradient_flow_section(sample("lstm"), seed=1).arrays["lstm/h"])
 
 
 def ngram() -> Sample:
@@ -210,33 +210,33 @@ def ngram() -> Sample:
     return take_sample(model, Corpus.from_lines(LINES), name="ngram", tokens=99)
 
 
-def test_what_is_no_network_is_left_out() -> None:
+def test_non_neural_models_are_left_out_of_gradient_flow() -> None:
     assert measure(ngram()) == []
     assert section([ngram()]) is None
-    made = found(ngram(), sample("gru"))
-    assert list(made.data) == ["gru"]
+    result = gradient_flow_section(ngram(), sample("gru"))
+    assert list(result.data) == ["gru"]
 
 
 @pytest.mark.parametrize("family", NETWORKS)
-def test_one_token(family: str) -> None:
-    made = found(sample(family, lines=[""]))
-    assert "the gradient flow cannot be measured" in made.sentences[0]
-    json.dumps(made.data, allow_nan=False)
+def test_gradient_flow_section_of_one_token(family: str) -> None:
+    result = gradient_flow_section(sample(family, lines=[""]))
+    assert "the gradient flow cannot be measured" in result.sentences[0]
+    json.dumps(result.data, allow_nan=False)
 
 
-def test_foreign_names_are_escaped() -> None:
+def test_names_are_escaped_in_gradient_flow_figures() -> None:
     drawing()
-    made = found(sample("gru", name="<b>x\x01"), sample("lstm", name="שלום"))
-    for figure in made.figures:
+    result = gradient_flow_section(sample("gru", name="<b>x\x01"), sample("lstm", name="שלום"))
+    for figure in result.figures:
         assert "<b>x" not in figure.drawing + figure.caption
         assert "\x01" not in figure.drawing + figure.caption
 
 
-def test_numbers_survive_where_nothing_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_flow_numbers_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with figures.allow_missing_matplotlib():
-        made = found(sample("gru"))
-    assert all("pip install" in figure.drawing for figure in made.figures)
-    assert made.data["gru"]["h"][0]["mean"][0] > 0
+        result = gradient_flow_section(sample("gru"))
+    assert all("pip install" in figure.drawing for figure in result.figures)
+    assert result.data["gru"]["h"][0]["mean"][0] > 0
     with pytest.raises(MissingExtra):
-        found(sample("gru"))
+        gradient_flow_section(sample("gru"))

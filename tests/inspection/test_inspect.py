@@ -1,4 +1,4 @@
-"""Every section on models of every family, and on what is odd: one page each, whole, small and clean."""
+"""Every section on models of every family and on unusual input: one complete, small and clean page each."""
 
 import json
 import re
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @cache
 def network(family: str, **chosen: Any) -> Model:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ChainruleWarning)  # advice to learn for longer
+        warnings.simplefilter("ignore", ChainruleWarning)  # diagnostics about the short training
         return chainrule.train(family, TEXT, **{**SMALL, **SETTINGS[family], **chosen})
 
 
@@ -42,9 +42,9 @@ def ngram(order: int = 3) -> Model:
     return chainrule.train("ngram", TEXT, order=order, smoothing="witten-bell")
 
 
-def checked(found: Inspection) -> str:
-    """The page, once it is what every page must be."""
-    page = render(found)
+def checked(actual: Inspection) -> str:
+    """The page, after checking what holds for every page."""
+    page = render(actual)
     outline = Outline(page)
     ids = outline.values("id")
     assert len(ids) == len(set(ids))
@@ -56,7 +56,7 @@ def checked(found: Inspection) -> str:
     for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
         assert re.search(r"<figcaption>.{20,}</figcaption>", figure, re.DOTALL)
     assert len(page.encode()) < 3_000_000
-    json.dumps(found.to_json(), allow_nan=False)
+    json.dumps(actual.to_json(), allow_nan=False)
     return page
 
 
@@ -68,20 +68,20 @@ def every_family() -> Inspection:
 
 @pytest.mark.slow
 def test_every_family_on_one_page() -> None:
-    found = every_family()
-    assert list(found) == list(SECTIONS)
-    checked(found)
-    assert [paragraph.model for paragraph in found.verdict if paragraph.model] == list(found.names)
-    for paragraph in found.verdict:
+    result = every_family()
+    assert list(result) == list(MODULES)
+    checked(result)
+    assert [paragraph.model for paragraph in result.verdict if paragraph.model] == list(result.names)
+    for paragraph in result.verdict:
         assert len(re.findall(r"[.!?](?= [A-Z]|$)", paragraph.text)) <= 5
-    for section in found.sections:
+    for section in result.sections:
         assert section.findings
         assert section.figures
         assert section.data
 
 
 @pytest.mark.slow
-def test_a_browser_shows_it_and_nothing_hangs_over(tmp_path: Path) -> None:
+def test_browser_shows_the_page_without_overflow(tmp_path: Path) -> None:
     page = checked(every_family())
     done = browse(tmp_path, page, "--dump-dom")
     assert b"CONSOLE" not in done.stderr
@@ -92,37 +92,37 @@ def test_a_browser_shows_it_and_nothing_hangs_over(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SETTINGS)
 @pytest.mark.parametrize("odd", ["one token", "one line", "nothing but ends", "other letters"])
-def test_odd_texts(family: str, odd: str) -> None:
+def test_inspection_of_unusual_texts(family: str, odd: str) -> None:
     texts = {
         "one token": TEXT,
         "one line": Corpus.from_lines(["the cat"]),
         "nothing but ends": Corpus.from_lines([""] * 5),
     }
     tokens = 1 if odd == "one token" else 1000
-    found = inspect([network(family), ngram()], texts.get(odd, HEBREW), tokens=tokens, lags=5, positions=4)
-    assert "probability" in found
-    checked(found)
+    inspection = inspect([network(family), ngram()], texts.get(odd, HEBREW), tokens=tokens, lags=5, positions=4)
+    assert "probability" in inspection
+    checked(inspection)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["rnn", "lstm", "gru", "transformer"])
 @pytest.mark.parametrize("tokenizer", ["byte", "char"])
-def test_narrow_nets_and_small_tokens(family: str, tokenizer: str) -> None:
-    width = 2 if family == "transformer" else 1  # its positions turn pairs
+def test_inspection_of_narrow_networks_and_small_tokens(family: str, tokenizer: str) -> None:
+    width = 2 if family == "transformer" else 1  # rotary positions need pairs
     others: dict[str, dict[str, Any]] = {"transformer": {"heads": 1}, "gru": {"attention": "none"}}
     model = network(family, hidden=width, layers=1, tokenizer=tokenizer, **others.get(family, {}))
     checked(inspect(model, HEBREW, tokens=200, lags=10, positions=4))
 
 
 @pytest.mark.slow
-def test_a_unigram() -> None:
-    found = inspect(ngram(1), TEXT)
-    assert list(found) == ["probability"]
-    checked(found)
+def test_inspection_of_a_unigram_model() -> None:
+    inspection = inspect(ngram(1), TEXT)
+    assert list(inspection) == ["probability"]
+    checked(inspection)
 
 
 @pytest.mark.slow
-def test_a_hostile_name_reaches_no_figure_as_markup(tmp_path: Path) -> None:
+def test_hostile_model_name_is_escaped(tmp_path: Path) -> None:
     folder = tmp_path / '<script>alert(1)<&">'
     network("lstm").save(folder)
     page = checked(inspect([folder, ngram()], TEXT, lags=5, positions=4))

@@ -1,4 +1,4 @@
-"""The page of an inspection: well formed, self-contained, escaped; and in a real browser, light, dark, narrow."""
+"""Inspection page: well formed, self-contained, escaped; in a real browser light, dark and narrow."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ def example(request: pytest.FixtureRequest) -> Inspection:
     return PAGES[str(request.param)]()
 
 
-def test_well_formed_with_unique_ids_and_links_that_lead_somewhere(example: Inspection) -> None:
+def test_page_is_well_formed_with_unique_ids_and_valid_links(example: Inspection) -> None:
     page = Outline(render(example))
     ids = page.values("id")
     assert len(ids) == len(set(ids))
@@ -30,7 +30,7 @@ def test_well_formed_with_unique_ids_and_links_that_lead_somewhere(example: Insp
     assert {"#models", "#reproduction", *(f"#{name}" for name in example)} <= set(links)
 
 
-def test_headings_are_in_order(example: Inspection) -> None:
+def test_headings_are_nested_in_order(example: Inspection) -> None:
     page = Outline(render(example))
     levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
@@ -38,7 +38,7 @@ def test_headings_are_in_order(example: Inspection) -> None:
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_every_figure_has_its_words(example: Inspection) -> None:
+def test_every_figure_has_a_caption(example: Inspection) -> None:
     whole = render(example)
     figures = re.findall(r"<figure.*?</figure>", whole, re.DOTALL)
     assert len(figures) == sum(len(section.figures) for section in example.sections)
@@ -49,11 +49,11 @@ def test_every_figure_has_its_words(example: Inspection) -> None:
     assert whole.count("<desc>") == len(drawn)
 
 
-def test_a_drawing_is_not_blown_up_without_bound() -> None:
+def test_figures_have_a_natural_width() -> None:
     assert re.findall(r'style="--natural:(\d+)px"><svg', render(full())) == ["460", "460", "900"]
 
 
-def test_asks_for_nothing_from_outside(example: Inspection) -> None:
+def test_page_loads_nothing_from_outside(example: Inspection) -> None:
     whole = render(example)
     assert set(re.findall(r"https?://[^\s\"'<>)]+", whole)) <= NAMESPACES
     assert "url(" not in whole
@@ -62,7 +62,7 @@ def test_asks_for_nothing_from_outside(example: Inspection) -> None:
     assert "src" not in {name for name, _ in page.attributes}
 
 
-def test_only_the_program_of_the_reading_may_run() -> None:
+def test_content_policy_allows_only_the_page_script() -> None:
     page = Outline(render(full()))
     data, program = page.scripts
     assert data.startswith("{")
@@ -74,13 +74,13 @@ def test_only_the_program_of_the_reading_may_run() -> None:
     assert Outline(render(hostile())).scripts == []
 
 
-def test_foreign_text_is_shown_as_text() -> None:
+def test_untrusted_text_is_escaped_in_the_page() -> None:
     page = Outline(render(hostile()))
     assert "img" not in page.tags
     assert page.text.count(HOSTILE) > 10
 
 
-def test_odd_characters_do_not_break_the_page() -> None:
+def test_control_characters_do_not_break_the_page() -> None:
     example = empty()
     odd = Inspection(subjects=example.subjects, text="a\0b\x1bc\ud800d", sections=())
     whole = render(odd)
@@ -88,7 +88,7 @@ def test_odd_characters_do_not_break_the_page() -> None:
     whole.encode()
 
 
-def test_the_facts_are_there() -> None:
+def test_page_states_command_versions_and_time() -> None:
     words = Outline(render(full())).text
     for fact in (
         "chainrule inspect runs/lstm runs/rnn test.txt --out page.html",
@@ -106,12 +106,12 @@ def test_the_facts_are_there() -> None:
     assert words.index("The signal halves every 4.2 tokens.") < words.index("lstm: the signal halves")
 
 
-def test_the_same_each_time_and_small() -> None:
+def test_page_is_deterministic_and_small() -> None:
     assert render(full()) == render(full())
     assert len(render(full()).encode()) < 150_000  # a curve takes some kilobytes, a map of 900 × 500 the most
 
 
-def test_one_model_needs_no_name_before_its_words() -> None:
+def test_single_model_findings_have_no_name_prefix() -> None:
     flow = full().sections[0]
     one = Inspection(subjects=full().subjects[:1], text="t", sections=(flow,))
     assert '<p class="verdict" dir="auto">The signal halves every 4.2 tokens.' in render(one)
@@ -119,19 +119,19 @@ def test_one_model_needs_no_name_before_its_words() -> None:
 
 
 @pytest.mark.slow
-def test_a_browser_has_nothing_to_complain_of(tmp_path: Path) -> None:
-    """Refusals by the policy, errors of the program and what could not be loaded are all told to the console."""
+def test_browser_console_is_empty(tmp_path: Path) -> None:
+    """Policy violations, script errors and failed loads all appear in the console."""
     done = browse(tmp_path, render(full()), "--dump-dom")
     assert b"CONSOLE" not in done.stderr
     dom = done.stdout.decode()
     panel = dom[dom.index('class="read-panel"') :]
     assert "Top predictions" in panel  # the script ran
     refused = browse(tmp_path, render(full()).replace("script-src 'sha256-", "script-src 'sha256-x"), "--dump-dom")
-    assert b"CONSOLE" in refused.stderr  # so that a refusal would have been seen
+    assert b"CONSOLE" in refused.stderr  # so a violation would have been detected
 
 
 @pytest.mark.slow
-def test_a_browser_draws_it_in_light_and_dark(tmp_path: Path) -> None:
+def test_browser_renders_light_and_dark_schemes(tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     paper = {}
     for name, scheme in (("dark", 0), ("light", 1)):
@@ -142,7 +142,7 @@ def test_a_browser_draws_it_in_light_and_dark(tmp_path: Path) -> None:
         colours, counts = np.unique(pixels @ [1 << 16, 1 << 8, 1], return_counts=True)
         paper[name] = list(int(colours[counts.argmax()]).to_bytes(3))
         assert len(colours) > 300  # edges of letters, curves, the map
-        top = pixels[:400]  # heading and verdict: ink on paper
+        top = pixels[:400]  # heading and summary: ink on paper
         ink = np.abs(top - np.array(paper[name])).sum(axis=2).max()
         assert ink > 450
     assert paper["light"] == [0xFD, 0xFD, 0xFB]  # --paper of page.css
@@ -151,11 +151,11 @@ def test_a_browser_draws_it_in_light_and_dark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_hangs_over_on_a_phone(tmp_path: Path, name: str) -> None:
+def test_page_does_not_overflow_on_a_phone(tmp_path: Path, name: str) -> None:
     assert widths(tmp_path, render(PAGES[name]())) == (360, 360)
 
 
 @pytest.mark.slow
-def test_what_hangs_over_would_be_seen(tmp_path: Path) -> None:
+def test_overflow_would_be_detected(tmp_path: Path) -> None:
     page = render(empty()).replace("<main>", '<main><div style="width:700px">wide</div>')
     assert widths(tmp_path, page)[1] > 700

@@ -1,4 +1,4 @@
-"""`chainrule.inspect`: who is asked what, what is left out and why, and the whole of the answers."""
+"""`chainrule.inspect`: which sections run, what is skipped and why, and the complete result."""
 
 import json
 import re
@@ -38,13 +38,13 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, section: Any) -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """Every section answers with its name, and what each was asked is kept; attention has nothing to say."""
-    kept: Asked = {}
+def calls(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Every section returns its name and records its arguments; attention returns nothing."""
+    recorded: Asked = {}
 
     def make(name: str) -> Any:
         def section(samples: Sequence[Sample], **settings: Any) -> Section | None:
-            kept[name] = {"samples": list(samples), **settings}
+            recorded[name] = {"samples": list(samples), **settings}
             settings["progress"]("looking", 1, 2)
             findings = tuple(Finding(sample.name, f"{name} was seen.") for sample in samples)
             data: Any = {
@@ -59,37 +59,40 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     for name in SECTIONS:
         stand_in(monkeypatch, name, make(name))
-    return kept
+    return recorded
 
 
-def test_every_section_is_asked_in_the_order_of_the_page(asked: Asked) -> None:
-    found = inspect(model(), LINES, lags=7, positions=5, seed=3, track=["quotes"])
-    assert list(asked) == list(SECTIONS)
-    assert list(found) == [name for name in SECTIONS if name != "attention"]
-    settings = {name: set(given) - {"samples", "progress"} for name, given in asked.items()}
+def test_sections_run_in_page_order(calls: Asked) -> None:
+    inspection = inspect(model(), LINES, lags=7, positions=5, seed=3, track=["quotes"])
+    assert list(calls) == list(MODULES)
+    assert list(inspection) == [name for name in MODULES if name != "attention"]
+    settings = {name: set(arguments) - {"samples", "progress"} for name, arguments in calls.items()}
     assert settings["gradient_flow"] == {"lags", "positions", "seed"}
     assert settings["gates"] == {"track"}
-    assert {name for name, given in settings.items() if not given} == set(SECTIONS) - {"gradient_flow", "gates"}
-    flow = asked["gradient_flow"]
+    assert {name for name, arguments in settings.items() if not arguments} == set(MODULES) - {
+        "gradient_flow",
+        "gates",
+    }
+    flow = calls["gradient_flow"]
     assert (flow["lags"], flow["positions"], flow["seed"]) == (7, 5, 3)
-    assert asked["gates"]["track"] == ("quotes",)
-    assert found.left_out == {"attention": "not applicable to these models"}
-    assert found["gates"].title == "gates"
-    assert "gates" in found
-    assert "attention" not in found
+    assert calls["gates"]["track"] == ("quotes",)
+    assert inspection.left_out == {"attention": "not applicable to these models"}
+    assert inspection["gates"].title == "gates"
+    assert "gates" in inspection
+    assert "attention" not in inspection
     with pytest.raises(UsageError, match="there is no section 'attention'; available: gradient_flow"):
-        found["attention"]
-    assert found.seconds > 0
-    assert found.peak_memory is None or found.peak_memory > 10_000_000  # a Python with numpy takes more
+        inspection["attention"]
+    assert inspection.seconds > 0
+    assert inspection.peak_memory is None or inspection.peak_memory > 10_000_000  # Python with NumPy takes more
 
 
-@pytest.mark.usefixtures("asked")
-def test_some_sections_by_name() -> None:
+@pytest.mark.usefixtures("calls")
+def test_sections_selected_by_name() -> None:
     assert list(inspect(model(), LINES, only="training, gradient-flow")) == ["gradient_flow", "training"]
     assert list(inspect(model(), LINES, only=["gates"])) == ["gates"]
     with pytest.warns(ChainruleWarning, match="attention is left out: not applicable"):
-        found = inspect(model(), LINES, only="attention")
-    assert str(found) == "There are no findings."
+        inspection = inspect(model(), LINES, only="attention")
+    assert str(inspection) == "There are no findings."
     with pytest.raises(
         ConfigError, match="there is no section 'gate'; choose among gradient_flow, recurrent_matrix"
     ):
@@ -98,30 +101,30 @@ def test_some_sections_by_name() -> None:
         inspect(model(), LINES, only="training", track="quotes")
 
 
-def test_models_with_tokenizers_of_their_own(asked: Asked) -> None:
-    found = inspect([model(), model("char")], LINES, tokens=6, only="gates")
-    first, second = asked["gates"]["samples"]
+def test_inspect_models_with_different_tokenizers(calls: Asked) -> None:
+    inspection = inspect([model(), model("char")], LINES, tokens=6, only="gates")
+    first, second = calls["gates"]["samples"]
     assert first.tokens == ("i", "love", "cats", "</s>", "i", "love")
     assert second.tokens == tuple("i love")
-    assert found.names == (first.name, second.name) == ("ngram", "ngram (2)")
-    assert [subject.tokenizer.split(",")[0] for subject in found.subjects] == ["word", "char"]
-    assert [subject.looked_at for subject in found.subjects] == ["6 tokens", "6 tokens"]
-    assert [paragraph.model for paragraph in found.verdict] == ["ngram", "ngram (2)"]
+    assert inspection.names == (first.name, second.name) == ("ngram", "ngram (2)")
+    assert [subject.tokenizer.split(",")[0] for subject in inspection.subjects] == ["word", "char"]
+    assert [subject.looked_at for subject in inspection.subjects] == ["6 tokens", "6 tokens"]
+    assert [paragraph.model for paragraph in inspection.verdict] == ["ngram", "ngram (2)"]
 
 
-def test_models_of_folders(asked: Asked, tmp_path: Path) -> None:
+def test_inspect_models_from_folders(calls: Asked, tmp_path: Path) -> None:
     for parent in "ab":
         model().save(tmp_path / parent / "same")
     text = tmp_path / "text.txt"
     text.write_text("cats\n")
-    found = inspect([tmp_path / "a" / "same", str(tmp_path / "b" / "same")], text, only="training")
-    assert found.names == ("a/same", "b/same")
-    assert found.text == str(text)
-    assert asked["training"]["samples"][0].tokens == ("cats", "</s>")
+    inspection = inspect([tmp_path / "a" / "same", str(tmp_path / "b" / "same")], text, only="training")
+    assert inspection.names == ("a/same", "b/same")
+    assert inspection.text == str(text)
+    assert calls["training"]["samples"][0].tokens == ("cats", "</s>")
     assert inspect(chainrule.load(tmp_path / "a" / "same"), text, only="training").names == ("same",)
 
 
-def test_names_tell_apart() -> None:
+def test_unique_names_of_models() -> None:
     assert unique_names([("r", "lstm"), ("r", "gru")]) == ["lstm", "gru"]
     assert unique_names([("x", "b", "m"), ("y", "b", "m"), ("y", "c", "m")]) == ["x/b/m", "y/b/m", "c/m"]
     assert unique_names([("m",), ("a", "m")]) == ["m", "a/m"]
@@ -133,7 +136,9 @@ def test_names_tell_apart() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no resource")
 @pytest.mark.parametrize(("platform", "expected"), [("linux", 5000 * 1024), ("darwin", 5000)])
-def test_memory_is_in_bytes_everywhere(platform: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_is_in_bytes_on_all_platforms(
+    platform: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import resource
 
     monkeypatch.setattr(resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=5000))
@@ -141,31 +146,31 @@ def test_memory_is_in_bytes_everywhere(platform: str, expected: int, monkeypatch
     assert peak_memory() == expected
 
 
-def test_without_a_text_the_embedded_one(asked: Asked) -> None:
-    found = inspect(model(), tokens=50, only="gates")
-    assert found.text == "Pride and Prejudice (embedded), the default text"
-    assert len(asked["gates"]["samples"][0].ids) == 50
+def test_inspect_uses_the_embedded_text_by_default(calls: Asked) -> None:
+    inspection = inspect(model(), tokens=50, only="gates")
+    assert inspection.text == "Pride and Prejudice (embedded), the default text"
+    assert len(calls["gates"]["samples"][0].ids) == 50
 
 
-def test_one_that_fails_does_not_take_the_others_along(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(samples: Sequence[Sample], **settings: Any) -> Section:
+def test_failing_section_does_not_stop_the_others(calls: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing_section(samples: Sequence[Sample], **settings: Any) -> Section:
         raise InputError("the text has no line in it")
 
-    stand_in(monkeypatch, "recurrent_matrix", fails)
+    stand_in(monkeypatch, "recurrent_matrix", failing_section)
     with pytest.warns(ChainruleWarning, match="recurrent_matrix is left out: the text has no line in it"):
-        found = inspect(model(), LINES)
-    assert found.left_out["recurrent_matrix"] == "the text has no line in it"
-    assert "training" in found
+        inspection = inspect(model(), LINES)
+    assert inspection.left_out["recurrent_matrix"] == "the text has no line in it"
+    assert "training" in inspection
 
-    def refuses(samples: Sequence[Sample], **settings: Any) -> Section:
+    def rejecting_section(samples: Sequence[Sample], **settings: Any) -> Section:
         raise ConfigError("there is no property 'quote'")
 
-    stand_in(monkeypatch, "gates", refuses)
+    stand_in(monkeypatch, "gates", rejecting_section)
     with pytest.raises(ConfigError, match="no property 'quote'"):
         inspect(model(), LINES, only="gates", track="quote")
 
 
-def test_numbers_do_not_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     def section(samples: Sequence[Sample], **settings: Any) -> Section:
         drawing = figures.plot_bars({"a": 1.0}, title="Bars", quantity="bits")
         figure = Figure(name="bars", drawing=drawing, caption="Bars.")
@@ -174,18 +179,18 @@ def test_numbers_do_not_need_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None
     stand_in(monkeypatch, "gates", section)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.warns(ChainruleWarning, match=r"no figures are drawn: .*pip install 'chainrule\[plots\]'"):
-        found = inspect(model(), LINES, only="gates")
-    assert found.to_json()["sections"]["gates"]["data"] == {"a": 1.0}
-    assert "pip install" in found["gates"]["bars"].drawing
+        inspection = inspect(model(), LINES, only="gates")
+    assert inspection.to_json()["sections"]["gates"]["data"] == {"a": 1.0}
+    assert "pip install" in inspection["gates"]["bars"].drawing
     with pytest.raises(MissingExtra):
         figures.plot_bars({"a": 1.0}, title="Bars", quantity="bits")  # as before
 
 
-@pytest.mark.usefixtures("asked")
-def test_progress_goes_from_nothing_to_all() -> None:
-    told: list[tuple[str, int, int | None]] = []
-    inspect(model(), LINES, only="gates,training", progress=lambda *step: told.append(step))
-    assert told == [
+@pytest.mark.usefixtures("calls")
+def test_inspect_reports_progress_from_start_to_end() -> None:
+    steps: list[tuple[str, int, int | None]] = []
+    inspect(model(), LINES, only="gates,training", progress=lambda *step: steps.append(step))
+    assert steps == [
         ("gates", 0, 300),  # the gates take about twice as long as the training log
         ("gates: looking", 100, 300),
         ("training", 200, 300),
@@ -194,10 +199,10 @@ def test_progress_goes_from_nothing_to_all() -> None:
     ]
 
 
-@pytest.mark.usefixtures("asked")
-def test_the_whole_as_json() -> None:
-    found = inspect(model(), LINES, only=("gates", "training"), command="chainrule inspect m")
-    whole = found.to_json()
+@pytest.mark.usefixtures("calls")
+def test_inspection_json() -> None:
+    inspection = inspect(model(), LINES, only=("gates", "training"), command="chainrule inspect m")
+    whole = inspection.to_json()
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert set(whole) == {
         "models",
@@ -219,10 +224,10 @@ def test_the_whole_as_json() -> None:
     assert whole["models"][0]["family"] == "ngram"
     assert whole["models"][0]["sizes"] == {"order": 2, "smoothing": "witten-bell"}
     assert whole["models"][0]["parameters"] == model().parameters
-    assert str(found) == "Gates was seen. Training was seen."
+    assert str(inspection) == "Gates was seen. Training was seen."
 
 
-def test_a_page_takes_the_place_of_a_file(tmp_path: Path) -> None:
+def test_saved_page_replaces_a_file(tmp_path: Path) -> None:
     page = tmp_path / "deep" / "page.html"
     full().save(page)
     page.write_text("old")
@@ -236,21 +241,21 @@ def test_a_page_takes_the_place_of_a_file(tmp_path: Path) -> None:
         full().save(tmp_path / "file" / "page.html")
 
 
-def test_in_a_notebook() -> None:
-    shown = full()._repr_html_()
-    assert shown.index("The signal halves every 4.2 tokens.") < shown.index("<h3>Gradient flow</h3>")
-    assert shown.count("<figure>") == 5
+def test_inspection_notebook_representation() -> None:
+    html = full()._repr_html_()
+    assert html.index("The signal halves every 4.2 tokens.") < html.index("<h3>Gradient flow</h3>")
+    assert html.count("<figure>") == 5
     assert repr(full()) == "<inspection of lstm, rnn: gradient_flow, attention, probability>"
 
 
 @pytest.mark.parametrize("name", ["tokens", "lags", "positions"])
-def test_counts_are_checked(name: str) -> None:
+def test_inspect_rejects_invalid_counts(name: str) -> None:
     counts: dict[str, Any] = {name: 0}
     with pytest.raises(ConfigError, match=f"{name} is 0; choose an integer of at least 1"):
         inspect(model(), LINES, **counts)
 
 
-def test_what_is_no_model_is_refused() -> None:
+def test_inspect_rejects_invalid_models() -> None:
     with pytest.raises(UsageError, match="no model was given"):
         inspect([], LINES)
     with pytest.raises(UsageError, match="3 is not a model"):
@@ -275,11 +280,11 @@ def translator() -> Any:
     )
 
 
-def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    heard: list[SentencePairs] = []
+def test_translator_is_inspected_on_pairs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    received: list[SentencePairs] = []
 
     def translator_section(model: Any, pairs: SentencePairs, *, progress: Progress) -> Section:
-        heard.append(pairs)
+        received.append(pairs)
         return Section(
             name="attention", title="Attention", findings=(Finding(None, "It looks ahead."),), data={"pairs": 1}
         )
@@ -296,19 +301,19 @@ def test_a_translator_is_looked_into_on_pairs(monkeypatch: pytest.MonkeyPatch, t
         Corpus.of([source, target]),
         SentencePairs(["ein", "zwei"], ["one", "two"]),
     ):
-        found = inspect(translator(), text)
-        assert list(found) == ["attention"]
-        assert str(found) == "It looks ahead."
-        assert found.subjects[0].looked_at == "1 of 2 pairs"
-        assert found.to_json()["models"][0]["looked_at"] == "1 of 2 pairs"
-    assert {(pairs.sources, pairs.targets) for pairs in heard} == {(("ein", "zwei"), ("one", "two"))}
+        inspection = inspect(translator(), text)
+        assert list(inspection) == ["attention"]
+        assert str(inspection) == "It looks ahead."
+        assert inspection.subjects[0].looked_at == "1 of 2 pairs"
+        assert inspection.to_json()["models"][0]["looked_at"] == "1 of 2 pairs"
+    assert {(pairs.sources, pairs.targets) for pairs in received} == {(("ein", "zwei"), ("one", "two"))}
     with pytest.raises(UsageError, match="give a source and a target file, or one table"):
         inspect(translator())
     with pytest.raises(UsageError, match="inspected alone"):
         inspect([translator(), model()], table)
 
 
-def test_sections_are_of_modules_that_exist() -> None:
+def test_section_modules_exist() -> None:
     folder = Path(sys.modules[inspect.__module__].__file__ or "").parent
     assert SECTIONS == ("gradient_flow", "recurrent_matrix", "gates", "attention", "probability", "training")
     for name in SECTIONS:

@@ -1,4 +1,4 @@
-"""The first tokens of a text, whatever its lines are like."""
+"""The first tokens of a text, for any kind of lines."""
 
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from chainrule.inspection.sample import take_sample
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 
-LINES = ["i love cats", "", "cats chase mice"]  # 4 + 1 + 4 tokens, `</s>` counted
+LINES = ["i love cats", "", "cats chase mice"]  # 4 + 1 + 4 tokens including `</s>`
 
 
 @cache
@@ -21,57 +21,59 @@ def model(tokenizer: str = "word") -> Model:
     return chainrule.train("ngram", Corpus.from_lines([*LINES, "ab"]), **chosen)
 
 
-def shown(tokens: int, lines: list[str] = LINES, tokenizer: str = "word") -> list[str]:
-    found = take_sample(model(tokenizer), Corpus.from_lines(lines), name="m", tokens=tokens)
-    assert len(found.ids) == len(found.tokens)
-    return list(found.tokens)
+def sample_tokens(tokens: int, lines: list[str] = LINES, tokenizer: str = "word") -> list[str]:
+    result = take_sample(model(tokenizer), Corpus.from_lines(lines), name="m", tokens=tokens)
+    assert len(result.ids) == len(result.tokens)
+    return list(result.tokens)
 
 
-def test_the_first_tokens_and_no_more() -> None:
-    assert shown(4) == ["i", "love", "cats", "</s>"]
-    assert shown(5) == ["i", "love", "cats", "</s>", "</s>"]
-    assert shown(7) == ["i", "love", "cats", "</s>", "</s>", "cats", "chase"]  # cut within a line
-    assert shown(1) == ["i"]
+def test_sample_has_exactly_the_first_tokens() -> None:
+    assert sample_tokens(4) == ["i", "love", "cats", "</s>"]
+    assert sample_tokens(5) == ["i", "love", "cats", "</s>", "</s>"]
+    assert sample_tokens(7) == ["i", "love", "cats", "</s>", "</s>", "cats", "chase"]  # cut within a line
+    assert sample_tokens(1) == ["i"]
 
 
-def test_a_shorter_text_is_taken_whole() -> None:
-    assert shown(1000) == ["i", "love", "cats", "</s>", "</s>", "cats", "chase", "mice", "</s>"]
-    assert shown(1000, [""]) == ["</s>"]
+def test_sample_of_a_shorter_text_is_complete() -> None:
+    assert sample_tokens(1000) == ["i", "love", "cats", "</s>", "</s>", "cats", "chase", "mice", "</s>"]
+    assert sample_tokens(1000, [""]) == ["</s>"]
 
 
-def test_unknown_words_keep_their_spellings() -> None:
+def test_sample_keeps_spellings_of_unknown_words() -> None:
     corpus = Corpus.from_lines(["zebras love gnus", "gnus"])
-    found = take_sample(model(), corpus, name="m", tokens=3, source="a text")
-    assert found.tokens == ("<unk>", "love", "<unk>")
-    assert found.text.spellings == ["zebras", "gnus"]  # not the third, which is beyond the cut
-    assert (found.name, found.source) == ("m", "a text")
+    result = take_sample(model(), corpus, name="m", tokens=3, source="a text")
+    assert result.tokens == ("<unk>", "love", "<unk>")
+    assert result.text.spellings == ["zebras", "gnus"]  # not the third, which is beyond the cut
+    assert (result.name, result.source) == ("m", "a text")
 
 
-def test_a_long_line_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Characters: 200,000 of a line are several fragments; the cut falls in the second."""
+def test_sample_reads_a_long_line_in_fragments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Characters: 200,000 in a line are several fragments; the cut is in the second."""
     line = "ab" * 100_000
-    assert "".join(shown(70_001, [line, "i"], "char")) == line[:70_001]
+    assert "".join(sample_tokens(70_001, [line, "i"], "char")) == line[:70_001]
     monkeypatch.setattr(sample, "LONGEST_LINE", 6)
     monkeypatch.setattr(sample, "LONGEST_TOKEN", 1)
-    assert shown(8, [line, "i"], "char") == [*"abababab"]  # 8 tokens want 8 characters, though 6 are enough for few
-    assert shown(3, [line], "char") == [*"aba"]
+    assert sample_tokens(8, [line, "i"], "char") == [
+        *"abababab"
+    ]  # 8 tokens need 8 characters, although 6 suffice for few
+    assert sample_tokens(3, [line], "char") == [*"aba"]
 
 
-def test_nothing_is_refused() -> None:
+def test_sample_of_an_empty_text_is_rejected() -> None:
     with pytest.raises(InputError, match="the text is empty"):
         take_sample(model(), Corpus.from_lines([]), name="m", tokens=3)
 
 
-def test_unknown_words_are_those_of_the_text() -> None:
+def test_sample_shows_unknown_words_of_the_text() -> None:
     model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="witten-bell")
-    taken = take_sample(model, Corpus.from_lines(["a zebra b", "yak"]), name="m", tokens=10)
-    assert taken.tokens == ("a", "<unk>", "b", "</s>", "<unk>", "</s>")
-    assert taken.source_tokens == ("a", "zebra", "b", "</s>", "yak", "</s>")
-    assert taken.display_tokens == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")
+    sample_ = take_sample(model, Corpus.from_lines(["a zebra b", "yak"]), name="m", tokens=10)
+    assert sample_.tokens == ("a", "<unk>", "b", "</s>", "<unk>", "</s>")
+    assert sample_.source_tokens == ("a", "zebra", "b", "</s>", "yak", "</s>")
+    assert sample_.display_tokens == ("a", "⟨zebra⟩", "b", "</s>", "⟨yak⟩", "</s>")
 
 
-def test_punctuation_is_shown_without_joiners() -> None:
+def test_sample_shows_punctuation_without_joiners() -> None:
     model = chainrule.train("ngram", Corpus.from_lines(["a, b", "b, a"]), order=1, smoothing="witten-bell")
-    taken = take_sample(model, Corpus.from_lines(["a, b!"]), name="m", tokens=10)
-    assert taken.source_tokens == ("a", "\uffed,", "b", "\uffed!", "</s>")
-    assert taken.display_tokens == ("a", ",", "b", "⟨!⟩", "</s>")
+    sample_ = take_sample(model, Corpus.from_lines(["a, b!"]), name="m", tokens=10)
+    assert sample_.source_tokens == ("a", "\uffed,", "b", "\uffed!", "</s>")
+    assert sample_.display_tokens == ("a", ",", "b", "⟨!⟩", "</s>")
