@@ -1,4 +1,4 @@
-"""A comparison as `chainrule compare` might have found it: five orders of ten smoothings, by a formula."""
+"""An example comparison result: five orders of ten smoothing methods, by a formula."""
 
 import math
 

@@ -20,7 +20,7 @@ NAMESPACES = {"http://www.w3.org/2000/svg"}
 
 
 class Nesting(HTMLParser):
-    """Fails where an element is closed out of turn; keeps what else the tests ask for."""
+    """Fails on misnested elements; collects tags, ids and text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -79,13 +79,13 @@ def example(request: pytest.FixtureRequest) -> Results:
     return PAGES[str(request.param)]
 
 
-def test_well_formed_with_unique_ids(example: Results) -> None:
+def test_report_is_well_formed_with_unique_ids(example: Results) -> None:
     page = Nesting(render_page(example))
     assert len(page.ids) == len(set(page.ids))
     assert page.tags.count("script") == 1
 
 
-def test_asks_for_nothing_from_outside(example: Results) -> None:
+def test_report_loads_nothing_from_outside(example: Results) -> None:
     page = render_page(example)
     assert set(re.findall(r"https?://[^\s\"'<>)]+", page)) <= NAMESPACES
     assert "url(" not in page
@@ -93,12 +93,12 @@ def test_asks_for_nothing_from_outside(example: Results) -> None:
     assert not re.search(r"\ssrc=", page)
 
 
-def test_small_and_the_same_each_time() -> None:
+def test_report_is_small_and_deterministic() -> None:
     assert len(render_page(results()).encode()) < 3_000_000
     assert render_page(results()) == render_page(results())
 
 
-def test_foreign_text_is_shown_as_text() -> None:
+def test_untrusted_text_is_escaped_in_the_report() -> None:
     reading = Surprisal(name=HOSTILE, tokens=(HOSTILE,), bits=(3.0,))
     rows = tuple(
         replace(ngram_row(order, "katz"), name=f"{order}{HOSTILE}", family=HOSTILE, sample=HOSTILE, note=HOSTILE)
@@ -121,7 +121,7 @@ def test_foreign_text_is_shown_as_text() -> None:
     assert page.text.count(HOSTILE) > 10
 
 
-def test_odd_characters_do_not_break_the_page() -> None:
+def test_control_characters_do_not_break_the_report() -> None:
     page = render_page(results(rows=(replace(MIXED[0], sample="nul \0 lone \ud800 bell \a"),)))
     assert page.encode("utf-8")
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", page)
@@ -133,14 +133,14 @@ def test_text_of_any_direction_is_isolated() -> None:
     assert "<bdi>ngram-5-mle</bdi>" in page
 
 
-def test_table_is_best_first_with_the_unranked_below() -> None:
+def test_table_is_best_first_with_unranked_rows_last() -> None:
     names = re.findall(r"<bdi>([^<]*)</bdi>", render_page(results()).split("<tbody>")[1].split("</table>")[0])
     assert len(names) == 50
     assert names[0] == "ngram-5-modified-kneser-ney"
     assert {name.split("-", 2)[2] for name in names[40:]} == {"mle", "stupid-backoff"}
 
 
-def test_zero_bits_are_no_divisor() -> None:
+def test_zero_bits_do_not_divide_by_zero() -> None:
     rows = tuple(replace(ngram_row(2, smoothing), bits_per_byte=0.0) for smoothing in ("katz", "absolute"))
     curves = (Curve(name=rows[0].name, tokens=(10, 20), bytes=(50, 100), bits_per_byte=(0.0, 0.0)),)
     text = Nesting(render_page(replace(results(rows=rows), curves=curves))).text
@@ -149,14 +149,14 @@ def test_zero_bits_are_no_divisor() -> None:
     assert "The last doubling saved ngram-2-katz 0.000 bits per byte." in text
 
 
-def test_unranked_rows_say_why() -> None:
+def test_unranked_rows_give_a_reason() -> None:
     text = Nesting(render_page(results())).text
     assert "a score, not a probability" in text
     assert "infinite: first impossible token 'mice' on line 3" in text
     assert "Not drawn, because infinite or not a probability: mle and stupid-backoff." in text
 
 
-def test_figures_only_where_they_show_something() -> None:
+def test_figures_are_omitted_if_uninformative() -> None:
     drawn = {name: Nesting(render_page(example)).tags.count("svg") for name, example in PAGES.items()}
     assert drawn == {
         "full": 6,  # two by order, bars, size, time, learning curves
@@ -175,7 +175,7 @@ def test_partly_infinite_smoothing_names_its_orders() -> None:
     assert "not a probability: katz (order 3)." in Nesting(render_page(results(rows=rows))).text
 
 
-def test_without_matplotlib_the_page_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     page = Nesting(render_page(results()))
     assert "pip install 'chainrule[plots]'" in page.text
@@ -186,7 +186,7 @@ def words(example: Results) -> str:
     return re.sub(r"<[^>]*>", "", summarize(example.rows))
 
 
-def test_verdict_names_the_lead_over_next_and_unigram() -> None:
+def test_summary_names_the_lead_over_next_and_unigram() -> None:
     # 1 - 1.66 / 1.71 = 2.9 %; order 1 of katz has 2.241 + 0.006 bits: 1 - 1.66 / 2.247 = 26 %
     assert words(PAGES["mixed families"]) == (
         "lstm predicts this text best: 1.660 bits per byte, 2.9% fewer than the next (transformer) "
@@ -194,7 +194,7 @@ def test_verdict_names_the_lead_over_next_and_unigram() -> None:
     )
 
 
-def test_verdict_of_few_rows() -> None:
+def test_summary_of_few_rows() -> None:
     assert words(PAGES["no facets"]).endswith("2.9% fewer than the next, transformer.")
     assert words(PAGES["one row"]) == "ngram-1-katz is the only model ranked: 2.247 bits per byte."
     assert words(PAGES["one infinite row"]).startswith("None of these models can be ranked")
@@ -228,12 +228,12 @@ def test_status_groups_and_differences_are_shown() -> None:
     assert page.count("<tr>") == 1 + 3
 
 
-def test_a_row_survives_json() -> None:
+def test_row_round_trips_through_json() -> None:
     for row in results().rows:
         assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row
 
 
-def test_curves_are_extrapolated_in_words() -> None:
+def test_extrapolated_curve_is_described() -> None:
     longer = replace(curve(5, "modified-kneser-ney"), doubled_bits=1.523)
     page = render_page(results(curves=(longer,), sentences=()))
     assert (
@@ -242,7 +242,7 @@ def test_curves_are_extrapolated_in_words() -> None:
     assert longer.to_json()["extrapolation"] == {"tokens": 880_000, "bytes": 4_928_000, "bits_per_byte": 1.523}
 
 
-def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_curves_are_plotted_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
 
     def record(series: Any, **options: Any) -> str:
@@ -250,8 +250,8 @@ def test_curves_are_drawn_by_bytes_of_text(monkeypatch: pytest.MonkeyPatch) -> N
         return ""
 
     monkeypatch.setattr(figures, "plot_learning_curves", record)
-    given = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
-    plot_learning_curves([given])
+    arguments = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
+    plot_learning_curves([arguments])
     series, options = drawn
     assert series == {"a": [(50, 3.0), (100, 2.0)]}
     assert options["extrapolated"] == {"a": (200.0, 1.5)}

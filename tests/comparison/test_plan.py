@@ -1,4 +1,4 @@
-"""What `compare` plans, on which tokenizers, and what it says of each model."""
+"""What `compare` plans, for which tokenizers, and the status of each model."""
 
 import dataclasses
 import math
@@ -33,8 +33,8 @@ def lines(count: int = 60, seed: int = 3) -> Corpus:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One n-gram, and two networks of four units that read the text twice."""
+def tiny_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two n-grams, and two networks of four units that read the text twice."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2), Config(order=1)])
     for module in (rnn, gru):
         config = module.Config(hidden=4, training=TrainingConfig(epochs=2, batch_size=8))
@@ -55,21 +55,21 @@ def tokenized(*names: str, **options: Any) -> list[Tokenized]:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1h", 3600), ("1.5 m", 90), (".5h", 1800)]
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_parse_duration(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1", "0", "1d", "1e999", "nan", "inf", "10 minutes"])
-def test_durations_refused(text: str) -> None:
+def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="such as 90s, 10m or 1h"):
         parse_duration(text)
 
 
-def test_networks_share_the_budget(tiny: None) -> None:
+def test_networks_share_the_budget(tiny_candidates: None) -> None:
     parts = tokenized("word", "char")
     settings = make_settings({"tokenizers": ("word", "char"), "size": "fixed"})
     plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 100)
-    # 50 s for a family is too little for a second tokenizer; words come first.
+    # 50 s per family is too little for a second tokenizer; words come first.
     assert [(one.name, one.seconds) for one in plan] == [("rnn-word-1-4", 50), ("gru-word-1-4-after", 50)]
     assert all(one.config.training.max_seconds is None for one in plan)
     plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 2400)
@@ -81,17 +81,17 @@ def test_networks_share_the_budget(tiny: None) -> None:
     ]
 
 
-def test_max_seconds_is_for_a_family_with_all_its_seeds(tiny: None) -> None:
+def test_max_seconds_is_shared_by_the_seeds_of_a_family(tiny_candidates: None) -> None:
     parts = tokenized("char")
     settings = make_settings({"tokenizer": "char", "size": "fixed", "max_seconds": 30, "seeds": 3})
     plan = planning.plan_networks(parts, ["rnn", "gru"], settings, None)
     assert [one.seconds for one in plan] == [10, 10]
-    plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 6)  # a budget that is less wins
+    plan = planning.plan_networks(parts, ["rnn", "gru"], settings, 6)  # the smaller budget applies
     assert [one.seconds for one in plan] == [1, 1]
 
 
-def test_time_limits_are_obeyed_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limit of the candidate itself does not shorten what the plan allows."""
+def test_candidate_time_limit_does_not_override_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of the candidate itself does not shorten the planned time."""
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=1)])
     config = rnn.Config(hidden=4, training=TrainingConfig(epochs=3, batch_size=8, max_seconds=1e-9))
     monkeypatch.setattr(rnn, "family", dataclasses.replace(rnn.family, candidates=lambda: [config]))
@@ -100,17 +100,17 @@ def test_time_limits_are_obeyed_upwards(monkeypatch: pytest.MonkeyPatch) -> None
     assert not row.is_still_falling
 
 
-def test_the_plan_is_announced_before_the_first_network(tiny: None) -> None:
-    told: list[str] = []
-    results = compare(announce=told.append, families=("ngram", "rnn", "gru"))
-    places = {line.split(":")[0].strip(): place for place, line in enumerate(told)}
+def test_plan_is_announced_before_the_first_network(tiny_candidates: None) -> None:
+    messages: list[str] = []
+    results = compare(announce=messages.append, families=("ngram", "rnn", "gru"))
+    places = {line.split(":")[0].strip(): place for place, line in enumerate(messages)}
     assert places["ngram-1-modified-kneser-ney"] < places["plan"] < places["rnn-1-4"] < places["gru-1-4-after"]
-    assert told[places["plan"]].startswith("plan: 2 networks, about ")
-    assert told[places["plan"] + 1].startswith("  rnn-1-4, word: up to 2 epochs in ")
-    assert list(results.plan) == told[places["plan"] : places["plan"] + 3]
+    assert messages[places["plan"]].startswith("plan: 2 networks, about ")
+    assert messages[places["plan"] + 1].startswith("  rnn-1-4, word: up to 2 epochs in ")
+    assert list(results.plan) == messages[places["plan"] : places["plan"] + 3]
 
 
-def test_how_training_ended(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_status_after_training(tiny_candidates: None, monkeypatch: pytest.MonkeyPatch) -> None:
     results = compare()
     rows = {row.family: row for row in results.rows}
     assert (rows["ngram"].status, rows["ngram"].epochs, rows["ngram"].steps) == ("complete", None, None)
@@ -123,7 +123,7 @@ def test_how_training_ended(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None
     assert row.to_json()["status"] == row.status != "complete"
 
 
-def test_status_comes_from_training_where_it_says_so() -> None:
+def test_status_is_taken_from_training_metrics() -> None:
     from chainrule.comparison.measurement import is_still_falling, status
 
     metrics = {"status": "converged", "train_is_converged": True, "train_stopped": "time limit reached"}
@@ -131,7 +131,7 @@ def test_status_comes_from_training_where_it_says_so() -> None:
     assert is_still_falling({"train_is_converged": False})
 
 
-def test_orders_rise_until_the_validation_text_gains_no_more() -> None:
+def test_ngram_orders_rise_while_validation_improves() -> None:
     (part,) = tokenized("char")
     valid_bits = {1: 4.0, 2: 3.0, 3: 2.5, 4: 2.5, 5: 1.0}
     names = []
@@ -148,7 +148,7 @@ def test_orders_rise_until_the_validation_text_gains_no_more() -> None:
     assert max(one.config.order for one in falling) == 8
 
 
-def test_words_have_the_whole_grid(tiny: None) -> None:
+def test_word_ngrams_use_the_full_grid(tiny_candidates: None) -> None:
     (part,) = tokenized("word")
     names = [one.name for one in ngram_candidates(part, lambda name: math.nan, is_labelled=True)]
     assert names == ["ngram-word-2-modified-kneser-ney", "ngram-word-1-modified-kneser-ney"]
@@ -171,7 +171,7 @@ def test_all_tokenizers_read_the_same_bytes() -> None:
     assert collapse_blanks(blanks(), alone) == blanks()
 
 
-def test_tokenizers_of_different_texts_are_refused(tmp_path: Path) -> None:
+def test_tokenizers_of_different_texts_are_rejected(tmp_path: Path) -> None:
     lower = chainrule.train(
         "ngram", Corpus.from_lines(["A İ"] * 3), order=1, smoothing="laplace", tokenizer="char", lowercase=True
     )
@@ -184,7 +184,7 @@ def test_tokenizers_of_different_texts_are_refused(tmp_path: Path) -> None:
         make_settings({"tokenizers": ("char", "char")})
 
 
-def test_one_table_for_several_tokenizers(tiny: None) -> None:
+def test_one_table_for_several_tokenizers(tiny_candidates: None) -> None:
     results = compare(tokenizers=("word", "char"), budget=600)
     assert {row.tokenizer for row in results.rows} == {"word", "char"}
     names = {row.name for row in results.rows}
@@ -203,7 +203,7 @@ def row(name: str, family: str, valid: float, smoothing: str = "katz", **options
     return Row(name=name, family=family, **{**figures, **numbers, **values, **options})
 
 
-def test_names_of_mixtures() -> None:
+def test_mixture_names() -> None:
     n, networks = row("n", "ngram", 1.9), [row(f"net{i}", f"family{i}", 3.0) for i in range(3)]
     assert mixtures._name([n, networks[0]], "") == "mixture-ngram-family0"
     assert mixtures._name([n, *networks[:2]], "word") == "mixture-word-ngram-family0-family1"
@@ -212,21 +212,23 @@ def test_names_of_mixtures() -> None:
     assert mixtures._name([n, row("m", "ngram", 2.0, smoothing="absolute")], "") == "mixture-ngram-katz-absolute"
 
 
-def test_components_are_chosen_by_validation() -> None:
+def test_mixture_components_are_chosen_by_validation() -> None:
     n = row("n", "ngram", 1.9)
-    same, other = row("same", "ngram", 2.0), row("other", "ngram", 2.1, smoothing="absolute")
+    same, different = row("same", "ngram", 2.0), row("other", "ngram", 2.1, smoothing="absolute")
     assert choose_components([n]) == []
-    assert choose_components([same, n, other]) == [("n", "other")]
+    assert choose_components([same, n, different]) == [("n", "other")]
     networks = [row(f"net{i}", f"family{i}", 3.0 - i / 10) for i in range(4)]
-    assert choose_components([other, n, networks[0]]) == [("n", "net0")]
+    assert choose_components([different, n, networks[0]]) == [("n", "net0")]
     assert choose_components([n, *networks]) == [("n", "net3"), ("n", "net0", "net1", "net2", "net3")]
     assert choose_components(networks[:2]) == [("net0", "net1")]
     impossible = row("mle", "ngram", 1.0, is_ranked=False)
     assert choose_components([impossible, n, networks[0]]) == [("n", "net0")]
 
 
-def test_a_mixture_is_that_of_chainrule_mix(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixtures, "MIN_IMPROVEMENT", -1.0)  # shown even if it is no better than the n-gram
+def test_mixture_row_equals_chainrule_mix(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixtures, "MIN_IMPROVEMENT", -1.0)  # shown even if no better than the n-gram
     results = compare(out=tmp_path, keep="all")
     mixed = next(row for row in results.rows if row.family == "mixture")
     assert mixed.name == "mixture-ngram-rnn"
@@ -244,13 +246,13 @@ def test_a_mixture_is_that_of_chainrule_mix(tiny: None, tmp_path: Path, monkeypa
     )
 
 
-def test_a_mixture_that_does_not_help_is_left_out(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixture_that_does_not_help_is_left_out(tiny_candidates: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixtures, "MIN_IMPROVEMENT", 0.99)
     assert {row.family for row in compare().rows} == {"ngram", "rnn"}
 
 
-def test_line_nats_add_up() -> None:
-    """The sum over lines is that of the whole text, spellings of unknown words included."""
+def test_line_nats_sum_to_the_text() -> None:
+    """The sum over lines equals the whole text, including spellings of unknown words."""
     model = chainrule.train("ngram", lines(), order=2, smoothing="laplace", min_count=2)
     encoded = encode(Corpus.from_lines(["the zebra sees", "", "a dog"]), model.tokenizer)
     assert encoded.oov == 1

@@ -1,4 +1,4 @@
-"""The results: their order and their strict JSON."""
+"""Comparison results: order and strict JSON."""
 
 import json
 import math
@@ -22,7 +22,7 @@ def strict(value: Any) -> Any:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
-def test_rows_best_first_and_unranked_last() -> None:
+def test_rows_are_sorted_with_unranked_last() -> None:
     middle, best, infinite, score = (
         ngram_row(2, "katz"),
         ngram_row(5, "kneser-ney"),
@@ -35,14 +35,14 @@ def test_rows_best_first_and_unranked_last() -> None:
 
 
 @pytest.mark.parametrize("bits", [math.inf, math.nan])
-def test_no_row_without_a_finite_figure_is_ranked(bits: float) -> None:
+def test_rows_without_a_finite_figure_are_not_ranked(bits: float) -> None:
     row = replace(ngram_row(1, "katz"), bits_per_byte=bits)
     assert row.is_ranked
     assert rankable_rows([row]) == ()
-    assert [other.name for other in rank_rows([row, ngram_row(1, "laplace")])] == ["ngram-1-laplace", row.name]
+    assert [ranked.name for ranked in rank_rows([row, ngram_row(1, "laplace")])] == ["ngram-1-laplace", row.name]
 
 
-def test_json_has_the_keys_of_the_interface_and_no_infinity() -> None:
+def test_results_json_has_the_documented_keys_and_no_infinity() -> None:
     document = strict(results().to_json())
     assert document["schema_version"] == 1
     assert document["text"] == "The Python documentation"
@@ -54,7 +54,7 @@ def test_json_has_the_keys_of_the_interface_and_no_infinity() -> None:
     assert not any(row["is_ranked"] for row in document["rows"][len(finite) :])
 
 
-def test_infinite_is_null_beside_a_flag() -> None:
+def test_infinite_figures_are_null_with_a_flag() -> None:
     infinite, finite = strict(ngram_row(3, "mle").to_json()), strict(ngram_row(3, "katz").to_json())
     assert (infinite["bits_per_byte"], infinite["perplexity"], infinite["infinite"]) == (None, None, True)
     assert finite["bits_per_byte"] > FLOOR[3]
@@ -69,10 +69,10 @@ def test_infinite_points_and_tokens_are_null() -> None:
     assert (reading["bits"], reading["infinite"]) == ([1.5, None], True)
 
 
-def test_gradient_flow_is_what_is_left_by_lag() -> None:
-    """Two positions of norms 4, 2, 1: a half and a quarter; 4, 3, inf: beyond all numbers, and never a half."""
+def test_gradient_flow_json_is_relative_by_lag() -> None:
+    """Two positions of norms 4, 2, 1: a half and a quarter; 4, 3, inf: overflow, and never a half."""
     norms = [np.array([[row, row]]) for row in ([4.0, 2.0, 1.0], [4.0, 3.0, math.inf])]
-    flows = tuple(GradientFlow(name="rnn", what="h", norms=each) for each in norms)
+    flows = tuple(GradientFlow(name="rnn", what="h", norms=norm) for norm in norms)
     document = strict(replace(results(), flows=flows).to_json())
     assert document["gradient_flow"] == [
         {"name": "rnn", "relative": [1.0, 0.5, 0.25], "half_life": 1.0},

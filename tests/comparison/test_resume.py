@@ -1,4 +1,4 @@
-"""Which models stay on disk, and how an interrupted comparison is continued."""
+"""Which models are kept on disk, and how an interrupted comparison resumes."""
 
 import dataclasses
 import shutil
@@ -19,9 +19,9 @@ from chainrule.model import Model
 from chainrule.ngram import family as ngram
 from chainrule.ngram.config import Config
 from chainrule.storage.atomic import atomic_file
-from comparison.test_plan import compare, lines, tiny
+from comparison.test_plan import compare, lines, tiny_candidates
 
-__all__ = ["tiny"]
+__all__ = ["tiny_candidates"]
 
 
 def figures(results: Results) -> list[tuple[Any, ...]]:
@@ -30,7 +30,7 @@ def figures(results: Results) -> list[tuple[Any, ...]]:
         "train_seconds": 0.0,
         "train_tokens_per_second": 0.0,
         "size_bytes": 0,
-    }  # logs hold times
+    }  # logs contain times
     return [tuple(dataclasses.replace(row, **timed).to_json().items()) for row in results.rows]
 
 
@@ -38,7 +38,7 @@ def models(out: Path) -> set[str]:
     return {path.name for path in (out / "models").glob("*")}
 
 
-def test_the_best_of_each_family_stays(tiny: None, tmp_path: Path) -> None:
+def test_best_model_of_each_family_is_kept(tiny_candidates: None, tmp_path: Path) -> None:
     results = compare(out=tmp_path)
     best: dict[str, Row] = {}
     for row in results.rows:
@@ -49,15 +49,15 @@ def test_the_best_of_each_family_stays(tiny: None, tmp_path: Path) -> None:
         assert chainrule.load(tmp_path / "models" / row.name, device="cpu").parameters == row.parameters
 
 
-def test_all_or_none_stay(tiny: None, tmp_path: Path) -> None:
+def test_keep_all_or_none(tiny_candidates: None, tmp_path: Path) -> None:
     results = compare(out=tmp_path / "all", keep="all")
     assert models(tmp_path / "all") == {row.name for row in results.rows}
     compare(out=tmp_path / "none", keep="none")
     assert {path.name for path in (tmp_path / "none").iterdir()} == {"report.html", "results.json"}
 
 
-def test_models_share_tokenizer_and_speller(tiny: None, tmp_path: Path) -> None:
-    """By hard links, also where a model is replaced; every folder is complete without the others."""
+def test_models_share_tokenizer_and_speller_files(tiny_candidates: None, tmp_path: Path) -> None:
+    """By hard links, also where a model is replaced; every folder is complete by itself."""
     for _ in range(2):
         compare(out=tmp_path / "out", keep="all", force=True)
         paths = sorted((tmp_path / "out" / "models").iterdir())
@@ -71,7 +71,7 @@ def test_models_share_tokenizer_and_speller(tiny: None, tmp_path: Path) -> None:
 
 
 class Interruption:
-    """Stop a comparison, as Ctrl-C would, once so many models are measured."""
+    """Interrupt a comparison, as Ctrl-C would, after this many measured models."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         self.measured = 0
@@ -87,29 +87,31 @@ class Interruption:
 
 
 @pytest.mark.parametrize(("after", "seeds"), [(1, 1), (2, 1), (3, 2)])
-def test_an_interrupted_comparison_goes_on(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, seeds: int
+def test_interrupted_comparison_resumes(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, seeds: int
 ) -> None:
     """Between two n-grams, before the RNN, and between its two seeds."""
-    whole = compare(seeds=seeds, budget=600)
+    uninterrupted = compare(seeds=seeds, budget=600)
     options: dict[str, Any] = {"seeds": seeds, "budget": 600, "out": tmp_path}
     with monkeypatch.context() as context:
         Interruption(context, after)
         with pytest.raises(KeyboardInterrupt):
             compare(**options)
     assert (tmp_path / NAME).exists()
-    trained = trained_names(monkeypatch)
+    trained = record_trained_names(monkeypatch)
     resumed = compare(resume=True, **options)
-    assert figures(resumed) == figures(whole)
+    assert figures(resumed) == figures(uninterrupted)
     assert len(trained) == 2 + seeds - after
     assert not (tmp_path / NAME).exists()
     assert resumed.rows[0].name in models(tmp_path)
 
 
-def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_resumes_from_its_checkpoint(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from chainrule.training.trainer import Trainer
 
-    whole = compare(budget=600)
+    uninterrupted = compare(budget=600)
     conclude = Trainer._end_epoch
 
     def interrupted(trainer: Trainer) -> None:
@@ -132,12 +134,12 @@ def test_a_network_goes_on_from_its_checkpoint(tiny: None, tmp_path: Path, monke
 
     monkeypatch.setattr(Trainer, "_end_epoch", counted)
     resumed = compare(budget=600, out=tmp_path, resume=True)
-    assert epochs[:1] == [1]  # the first epoch is not read again
-    assert figures(resumed) == figures(whole)
+    assert epochs[:1] == [1]  # the first epoch is not repeated
+    assert figures(resumed) == figures(uninterrupted)
 
 
-def trained_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the models that are trained from now on, learning curves left out."""
+def record_trained_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the models trained from now on, without learning curves."""
     names: list[str] = []
     train = measurement.train
 
@@ -151,7 +153,7 @@ def trained_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop a comparison, as Ctrl-C would, while its report is drawn."""
+    """Interrupt a comparison, as Ctrl-C would, while its report is drawn."""
 
     def interrupted(results: Results) -> str:
         raise KeyboardInterrupt
@@ -160,11 +162,11 @@ def interrupt_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_a_model_that_is_missing_is_trained_anew(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
+def test_missing_model_is_trained_again(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int
 ) -> None:
     options: dict[str, Any] = {"seeds": seeds, "budget": 600, "out": tmp_path}
-    whole = compare(seeds=seeds, budget=600)
+    uninterrupted = compare(seeds=seeds, budget=600)
     with monkeypatch.context() as context:
         interrupt_report(context)
         with pytest.raises(KeyboardInterrupt):
@@ -172,18 +174,18 @@ def test_a_model_that_is_missing_is_trained_anew(
     for path in (tmp_path / "models").iterdir():
         if path.name != "ngram-2-modified-kneser-ney":
             shutil.rmtree(path)
-    names = trained_names(monkeypatch)
+    names = record_trained_names(monkeypatch)
     resumed = compare(resume=True, **options)
     assert sorted(names) == ["ngram-1-modified-kneser-ney", *["rnn-1-4"] * seeds]
-    assert figures(resumed) == figures(whole)
+    assert figures(resumed) == figures(uninterrupted)
     best = {row.family: row.name for row in reversed(resumed.rows)}
     assert models(tmp_path) == set(best.values())
 
 
-def test_a_second_interruption_does_not_restore_the_row_of_a_missing_model(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_second_interruption_does_not_restore_a_missing_model_s_row(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two seeds the folder holds the model of the first one again; the old row is of both."""
+    """With two seeds the folder contains the model of the first one again; the old row is of both."""
     options: dict[str, Any] = {"seeds": 2, "budget": 600, "out": tmp_path}
     with monkeypatch.context() as context:
         interrupt_report(context)
@@ -194,13 +196,13 @@ def test_a_second_interruption_does_not_restore_the_row_of_a_missing_model(
         Interruption(context, 1)
         with pytest.raises(KeyboardInterrupt):
             compare(resume=True, **options)
-    names = trained_names(monkeypatch)
+    names = record_trained_names(monkeypatch)
     compare(resume=True, **options)
     assert names == ["rnn-1-4"]  # its second seed
 
 
-def test_keep_all_trains_models_that_were_discarded(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_keep_all_trains_discarded_models_again(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ngram, "candidates", lambda: [Config(order=2), Config(order=3), Config(order=1)])
     with monkeypatch.context() as context:
@@ -212,11 +214,11 @@ def test_keep_all_trains_models_that_were_discarded(
 
 
 @pytest.mark.parametrize("stopped", ["results.json", "report.html", "models"])
-def test_an_interruption_at_the_end_is_resumed_or_complete(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+def test_interruption_at_the_end_is_resumed_or_complete(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
 ) -> None:
-    """Before either file is written, between the two, and while models that are not kept are removed."""
-    whole = compare(budget=600)
+    """Before either file is written, between the two, and while discarded models are removed."""
+    uninterrupted = compare(budget=600)
 
     @contextmanager
     def interrupted_file(path: Path) -> Iterator[BinaryIO]:
@@ -238,14 +240,14 @@ def test_an_interruption_at_the_end_is_resumed_or_complete(
         assert {path.name for path in tmp_path.iterdir()} == {"models", "results.json", "report.html"}
         return
     assert (tmp_path / NAME).exists()
-    names = trained_names(monkeypatch)
+    names = record_trained_names(monkeypatch)
     resumed = compare(budget=600, out=tmp_path, resume=True)
     assert names == []
-    assert figures(resumed) == figures(whole)
+    assert figures(resumed) == figures(uninterrupted)
     assert {path.name for path in tmp_path.iterdir()} == {"models", "results.json", "report.html"}
 
 
-def test_resume_refused(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_resume_is_rejected(tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="give out"):
         compare(resume=True)
     with monkeypatch.context() as context:
@@ -261,8 +263,8 @@ def test_resume_refused(tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         compare(out=tmp_path, resume=True)
 
 
-def test_a_line_of_the_journal_that_was_cut_off_is_ignored(
-    tiny: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_truncated_journal_line_is_ignored(
+    tiny_candidates: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as context:
         Interruption(context, 2)

@@ -1,4 +1,4 @@
-"""Seeds, the paired bootstrap between neighbours, and the extrapolation of learning curves."""
+"""Seeds, the paired bootstrap between adjacent rows, and extrapolated learning curves."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ def bits_row(name: str, bits: float, **options: Any) -> Row:
     return row(name, str(options.pop("family", "lstm")), bits, bits_per_byte=bits, **options)
 
 
-def test_seeds_give_mean_and_deviation() -> None:
+def test_combine_seeds_gives_mean_and_deviation() -> None:
     rows = [
         bits_row("a", bits, valid_bits_per_byte=valid, perplexity=2**bits, perplexity_per_word=4**bits)
         for bits, valid in ((1.0, 3.0), (2.0, 1.0), (6.0, 2.0))
@@ -28,23 +28,23 @@ def test_seeds_give_mean_and_deviation() -> None:
     assert combined.row.perplexity_per_word == pytest.approx(64)
     assert combined.row.train_seconds == 3
     assert [(one["seed"], one["is_kept"]) for one in combined.row.seeds] == [(5, False), (6, True), (7, False)]
-    assert combined.line_nats.tolist() == [2, 2]  # of the one with the best validation figure
+    assert combined.line_nats.tolist() == [2, 2]  # of the seed with the best validation figure
     alone = combine_seeds([Measured(rows[0], np.zeros(1), None)], [0])
     assert alone.row == rows[0]
     assert alone.row.sd is None
 
 
-def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
+def test_compare_adjacent_equals_the_paired_bootstrap() -> None:
     rng = np.random.default_rng(1)
     nats, size = rng.gamma(2, size=(3, 40)), rng.integers(5, 50, 40).astype(float)
-    found = compare_adjacent(nats, size, samples=200, seed=4)
+    comparisons = compare_adjacent(nats, size, samples=200, seed=4)
     for i in range(2):
 
         def ratio(ids: np.ndarray, i: int = i) -> float:
             return float(1 - (nats[i, ids].sum() / size[ids].sum()) / (nats[i + 1, ids].sum() / size[ids].sum()))
 
         slow = paired_bootstrap(ratio, lambda ids: 0.0, 40, samples=200, seed=4)
-        fast = found[i]
+        fast = comparisons[i]
         assert fast is not None
         assert fast.difference == pytest.approx(slow.difference)
         assert (fast.low, fast.high) == pytest.approx((slow.low, slow.high))
@@ -52,26 +52,26 @@ def test_neighbours_by_the_same_draws_as_the_paired_bootstrap() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_neighbours_with_zero_bits() -> None:
-    """Two models without error do not differ; a ratio to zero bits on a drawn test set is undefined."""
+def test_compare_adjacent_with_zero_bits() -> None:
+    """Two models without error do not differ; a ratio to zero bits on a resampled test set is undefined."""
     zeros, ones = np.zeros(3), np.ones(3)
     same, all_saved = compare_adjacent(np.stack([zeros, zeros, ones]), ones, samples=50)
     assert same is not None
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, 1)
     assert all_saved is not None
     assert (all_saved.difference, all_saved.low, all_saved.high) == (1, 1, 1)
-    one_line = np.array([0.0, 0.0, 1.0])  # a drawn test set without the third line has zero bits
+    one_line = np.array([0.0, 0.0, 1.0])  # a resampled test set without the third line has zero bits
     assert compare_adjacent(np.stack([ones / 10, one_line]), ones, samples=50) == [None]
     assert compare_adjacent(np.stack([ones, zeros]), ones, samples=50) == [None]
 
 
-def test_an_undefined_difference_is_left_out() -> None:
+def test_undefined_difference_is_left_out() -> None:
     rows = [bits_row("a", 0.1), bits_row("b", 0.3)]
     nats = {"a": np.full(3, 0.1), "b": np.array([0.0, 0.0, 1.0])}
     assert [one.difference for one in add_differences(rows, nats, np.ones(3))] == [None, None]
 
 
-def test_differences_between_rows_that_are_shown() -> None:
+def test_differences_are_between_shown_rows() -> None:
     size = np.full(50, 10.0)
     better, worse = np.full(50, 9.0), np.full(50, 10.0)
     noisy = worse + np.where(np.arange(50) % 2, 3.0, -2.9)
@@ -97,14 +97,14 @@ def test_differences_between_rows_that_are_shown() -> None:
     assert add_differences(rows[:1], nats, size) == tuple(rows[:1])
 
 
-def test_a_difference_in_words() -> None:
+def test_difference_description() -> None:
     tie = Difference(other="x", percent=0.42, margin=0.31, p_value=0.2)
     assert tie.describe() == "0.4 % ± 0.3 better than x, p = 0.2: a tie"
     clear = Difference(other="x", percent=4.2, margin=0.31, p_value=0.001)
     assert clear.describe() == "4.2 % ± 0.3 better than x, p < 0.01"
 
 
-def test_power_laws_are_extrapolated() -> None:
+def test_power_law_curves_are_extrapolated() -> None:
     tokens = [1000, 2000, 4000, 8000, 16000]
     for a, b, c in ((1.2, 5.0, 0.3), (0.0, 9.0, 0.1), (2.0, 100.0, 0.8)):
         bits = [a + b * n**-c for n in tokens]
@@ -114,7 +114,7 @@ def test_power_laws_are_extrapolated() -> None:
     assert extrapolate(tokens, [math.inf, math.inf, math.inf, 2.1, 2.0]) is None
 
 
-def test_unigrams_that_hardly_differ_are_one_group() -> None:
+def test_nearly_equal_unigrams_are_grouped() -> None:
     unigram = {"family": "ngram", "facets": {"order": 1}}
     rows = [
         bits_row("w1", 2.0, tokenizer="word", **unigram),
@@ -126,7 +126,7 @@ def test_unigrams_that_hardly_differ_are_one_group() -> None:
     assert [[one.name for one in group] for group in group_rows(rows)] == [["w1", "w2"], ["n2"], ["c1"], ["w3"]]
 
 
-def test_the_best_of_each_family_and_tokenizer() -> None:
+def test_best_row_of_each_family_and_tokenizer() -> None:
     rows = [
         bits_row("a", 1.0, family="lstm", tokenizer="char"),
         bits_row("b", 1.1, family="lstm", tokenizer="word"),
