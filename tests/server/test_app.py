@@ -1,4 +1,4 @@
-"""The frame of the server: names, lazy loading, keys, hosts, headers, errors, the log."""
+"""Server application: names, lazy loading, keys, hosts, headers, errors, log."""
 
 import asyncio
 import hmac
@@ -41,12 +41,12 @@ def test_health_and_models(client: TestClient, ngram_folder: Path) -> None:
         "data": [{"id": "ngram", "object": "model", "created": created, "owned_by": "chainrule"}],
     }
     assert client.get("/v1/models/ngram").json() == listed["data"][0]
-    told = error_of(client.get("/v1/models/other"), 404)
-    assert (told["param"], told["code"]) == ("model", "model_not_found")
-    assert "ngram" in told["message"]
+    error = error_of(client.get("/v1/models/other"), 404)
+    assert (error["param"], error["code"]) == ("model", "model_not_found")
+    assert "ngram" in error["message"]
 
 
-def test_models_are_listed_although_a_folder_is_gone(ngram_folder: Path, tmp_path: Path) -> None:
+def test_models_are_listed_although_a_folder_was_removed(ngram_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "moved"
     shutil.copytree(ngram_folder, folder)
     with TestClient(create_app([ngram_folder, folder]), base_url=LOCAL) as client:
@@ -54,15 +54,15 @@ def test_models_are_listed_although_a_folder_is_gone(ngram_folder: Path, tmp_pat
         shutil.rmtree(folder)
         assert client.get("/v1/models").json() == listed
         assert client.get("/v1/models/moved").json() == listed["data"][1]
-        told = error_of(client.post("/v1/completions", json={"model": "moved"}), 503)
-        assert told["code"] == "model_not_loaded"
+        error = error_of(client.post("/v1/completions", json={"model": "moved"}), 503)
+        assert error["code"] == "model_not_loaded"
 
 
-def test_two_folders_of_one_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
+def test_folders_of_the_same_name_are_distinguished_by_parent(tmp_path: Path) -> None:
     for place in ("a/ngram", "b/ngram", "c/a/ngram"):
         (tmp_path / place).mkdir(parents=True)
-    found = assign_names([tmp_path / "a/ngram", tmp_path / "b/ngram", tmp_path / "c/a/ngram"])
-    assert list(found) == ["ngram", "b/ngram", "a/ngram"]
+    names = assign_names([tmp_path / "a/ngram", tmp_path / "b/ngram", tmp_path / "c/a/ngram"])
+    assert list(names) == ["ngram", "b/ngram", "a/ngram"]
     with pytest.raises(UsageError, match="given twice"):
         assign_names([tmp_path / "a/ngram", tmp_path / "b/../a/ngram"])
     with pytest.raises(NotFoundError, match="no model folder"):
@@ -71,12 +71,12 @@ def test_two_folders_of_one_name_are_told_apart_by_their_parents(tmp_path: Path)
         assign_names([])
 
 
-def test_limits_are_positive() -> None:
+def test_limits_must_be_positive() -> None:
     with pytest.raises(ConfigError, match=r"limits.rows is 0"):
         Limits(rows=0)
 
 
-def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_is_loaded_once_for_concurrent_requests(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[object] = []
     real, gate = api.load, threading.Event()
 
@@ -89,23 +89,23 @@ def test_a_model_is_loaded_once_however_many_ask(ngram_folder: Path, monkeypatch
 
     async def ask() -> None:
         registry = ModelRegistry([ngram_folder])
-        assert loads == []  # nothing is read before it is asked for
+        assert loads == []  # nothing is read before it is requested
         impatient = asyncio.create_task(registry.get(None))
         others = [asyncio.create_task(registry.get(name)) for name in ("ngram", None, "ngram")]
         while not loads:
             await asyncio.sleep(0)
-        impatient.cancel()  # the first goes away, the others are answered
+        impatient.cancel()  # the first is cancelled, the others are served
         gate.set()
-        found = await asyncio.gather(*others)
-        assert found[0] is found[1] is found[2] is await registry.get("ngram")
-        assert found[0].model.family == "ngram"
+        result = await asyncio.gather(*others)
+        assert result[0] is result[1] is result[2] is await registry.get("ngram")
+        assert result[0].model.family == "ngram"
         await registry.close()
 
     asyncio.run(ask())
     assert len(loads) == 1
 
 
-def test_a_load_that_fails_is_told_and_tried_again(
+def test_failed_model_load_is_reported_and_retried(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real, failures = api.load, [ModelFileError("/home/secret/model.ngram is cut short")]
@@ -119,9 +119,9 @@ def test_a_load_that_fails_is_told_and_tried_again(
 
     async def ask() -> None:
         registry = ModelRegistry([ngram_folder])
-        with pytest.raises(ApiError, match="cannot be loaded; the server's log says why") as told:
+        with pytest.raises(ApiError, match="cannot be loaded; the server's log says why") as caught:
             await registry.get("ngram")
-        assert told.value.status == 503
+        assert caught.value.status == 503
         assert (await registry.get("ngram")).name == "ngram"
         await registry.close()
 
@@ -129,28 +129,28 @@ def test_a_load_that_fails_is_told_and_tried_again(
     assert "model.ngram is cut short" in caplog.text
 
 
-def test_what_is_not_there_and_what_is_not_for_that(client: TestClient) -> None:
+def test_unknown_paths_and_methods_are_rejected(client: TestClient) -> None:
     assert error_of(client.get("/nothing"), 404)["code"] == "not_found"
     response = client.post("/health")
     assert error_of(response, 405)["type"] == "invalid_request_error"
     assert response.headers["allow"] == "GET"
-    assert client.get("/docs").status_code == 404  # it would load scripts from elsewhere
+    assert client.get("/docs").status_code == 404  # it would load scripts from outside
 
 
-def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_route_errors_are_json(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     app, _ = create_faulty_app(ngram_folder)
     with TestClient(app, base_url=LOCAL) as client:
         assert "cannot be read" in error_of(client.get("/refused"), 400)["message"]
-        told = error_of(client.get("/broken"), 500)
-        assert told["type"] == "server_error"
-        assert "secret" not in json.dumps(told)
+        error = error_of(client.get("/broken"), 500)
+        assert error["type"] == "server_error"
+        assert "secret" not in json.dumps(error)
     assert "ValueError at" in caplog.text
     assert "faulty_app.py" in caplog.text
     assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("asked", "param", "says"),
+    ("body", "param", "says"),
     [
         ({"number": "5"}, "number", "valid integer"),
         ({"number": 5.5}, "number", "valid integer"),
@@ -162,16 +162,16 @@ def test_errors_of_the_routes(ngram_folder: Path, caplog: pytest.LogCaptureFixtu
         ({"x" * 1000: 1}, "x" * 80, "there is no field"),
     ],
 )
-def test_a_wrong_field_is_named(ngram_folder: Path, asked: dict[str, Any], param: str, says: str) -> None:
+def test_invalid_field_is_named(ngram_folder: Path, body: dict[str, Any], param: str, says: str) -> None:
     app, _ = create_faulty_app(ngram_folder)
     with TestClient(app, base_url=LOCAL) as client:
-        told = error_of(client.post("/try", json=asked), 400)
-        assert told["param"] == param
-        assert says in told["message"]
-        assert len(told["message"]) < 500
+        error = error_of(client.post("/try", json=body), 400)
+        assert error["param"] == param
+        assert says in error["message"]
+        assert len(error["message"]) < 500
 
 
-def test_the_key(ngram_folder: Path) -> None:
+def test_api_key_is_required(ngram_folder: Path) -> None:
     with TestClient(create_app([ngram_folder], api_key="s3cret"), base_url=LOCAL) as client:
         response = client.get("/v1/models")
         assert error_of(response, 401)["code"] == "invalid_api_key"
@@ -185,7 +185,7 @@ def test_the_key(ngram_folder: Path) -> None:
         assert client.get("/openapi.json").status_code == 401
 
 
-def test_keys_are_compared_in_constant_time(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_keys_are_compared_in_constant_time(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[bytes, bytes]] = []
     real = hmac.compare_digest
 
@@ -195,12 +195,12 @@ def test_keys_are_compared_in_constant_time(ngram_folder: Path, monkeypatch: pyt
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     with TestClient(create_app([ngram_folder], api_key="s3cret"), base_url=LOCAL) as client:
-        for given in ("x", "s3creT"):
-            client.get("/v1/models", headers={"Authorization": f"Bearer {given}"})
+        for arguments in ("x", "s3creT"):
+            client.get("/v1/models", headers={"Authorization": f"Bearer {arguments}"})
     assert compared == [(b"x", b"s3cret"), (b"s3creT", b"s3cret")]
 
 
-def test_the_file_of_the_key(tmp_path: Path) -> None:
+def test_api_key_file(tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("s3cret\n")
     path.chmod(0o600)
@@ -230,11 +230,11 @@ def test_the_file_of_the_key(tmp_path: Path) -> None:
         ("", 400),
     ],
 )
-def test_other_names_are_refused(client: TestClient, host: str, status: int) -> None:
+def test_unknown_host_names_are_rejected(client: TestClient, host: str, status: int) -> None:
     assert client.get("/health", headers={"Host": host}).status_code == status
 
 
-def test_every_answer_has_the_safe_headers(client: TestClient) -> None:
+def test_every_response_has_security_headers(client: TestClient) -> None:
     for response in (client.get("/health"), client.get("/nothing"), client.get("/health", headers={"Host": "x"})):
         assert "default-src 'self'" in response.headers["content-security-policy"]
         assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
@@ -243,7 +243,7 @@ def test_every_answer_has_the_safe_headers(client: TestClient) -> None:
         assert "access-control-allow-origin" not in response.headers
 
 
-def test_the_log_tells_of_each_request_and_of_no_text(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_has_each_request_without_its_text(ngram_folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     app, _ = create_faulty_app(ngram_folder)
     with caplog.at_level(logging.INFO, "chainrule.server"), TestClient(app, base_url=LOCAL) as client:
         client.post("/try?private=1", json={"prompt": "a private word"})
@@ -257,7 +257,7 @@ def test_the_log_tells_of_each_request_and_of_no_text(ngram_folder: Path, caplog
     assert first["time"].endswith("+00:00")
 
 
-def test_the_description_promises_no_422(client: TestClient) -> None:
+def test_openapi_description_has_no_422(client: TestClient) -> None:
     described = client.get("/openapi.json").json()
     for path, operations in described["paths"].items():
         for operation in operations.values():

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "chainrule"
 
 
-def test_every_name_of_the_page_is_defined() -> None:
+def test_architecture_page_names_exist() -> None:
     text = (ROOT / "docs" / "server-architecture.md").read_text(encoding="utf-8")
     files = set(re.findall(r"`([a-z_/]+\.py)`", text))
     assert all((PACKAGE / "server" / name).is_file() or (PACKAGE / name).is_file() for name in files)

@@ -1,4 +1,4 @@
-"""What bad requests and bad clients get, over real sockets: a row of the table of faults each."""
+"""Invalid requests and misbehaving clients over real sockets."""
 
 import asyncio
 import errno
@@ -35,57 +35,57 @@ LIMITS = Limits(body_bytes=10_000, seconds=20)
 @pytest.fixture(scope="module")
 def server(ngram_folder: Path) -> Iterator[RunningServer]:
     app, _ = create_faulty_app(ngram_folder, LIMITS)
-    with run_server(app, LIMITS) as found:
-        yield found
+    with run_server(app, LIMITS) as running_server:
+        yield running_server
 
 
 @pytest.fixture
-def seen_server(ngram_folder: Path) -> Iterator[tuple[RunningServer, RouteEvents]]:
-    app, seen = create_faulty_app(ngram_folder, LIMITS)
-    with run_server(app, LIMITS) as found:
-        yield found, seen
+def server_and_events(ngram_folder: Path) -> Iterator[tuple[RunningServer, RouteEvents]]:
+    app, recorded = create_faulty_app(ngram_folder, LIMITS)
+    with run_server(app, LIMITS) as running_server:
+        yield running_server, recorded
 
 
-# The body's size.
+# Body size.
 
 
-def test_a_body_within_the_limit_is_read(server: RunningServer) -> None:
+def test_body_within_the_limit_is_read(server: RunningServer) -> None:
     filler = b" " * (10_000 - len(b'{"number": 7}'))
-    heard = server.ask(post("/try", b'{"number": 7}' + filler))
-    assert (heard.status, heard.body) == (200, b'{"number":7}')
+    response = server.ask(post("/try", b'{"number": 7}' + filler))
+    assert (response.status, response.body) == (200, b'{"number":7}')
     assert server.ask(post("/try", b'{"number": 7}' + filler + b" ")).status == 413
 
 
-def test_a_body_over_the_limit_is_refused_by_its_length_alone(server: RunningServer) -> None:
-    heard = server.ask(post("/try", b"", "Expect: 100-continue", length=150_000_000))
-    assert heard.status == 413
-    assert heard.error["code"] == "request_too_large"
-    assert "10,000 bytes" in heard.error["message"]
+def test_body_over_the_limit_is_rejected_by_its_length(server: RunningServer) -> None:
+    response = server.ask(post("/try", b"", "Expect: 100-continue", length=150_000_000))
+    assert response.status == 413
+    assert response.error["code"] == "request_too_large"
+    assert "10,000 bytes" in response.error["message"]
 
 
-def test_a_sender_who_reads_no_answer_before_the_end_hears_the_refusal(server: RunningServer) -> None:
+def test_client_that_sends_everything_first_gets_the_413(server: RunningServer) -> None:
     assert server.ask(post("/try", b"x" * 3_000_000)).status == 413
 
 
-def test_a_length_of_absurd_size_is_refused(server: RunningServer) -> None:
+def test_absurd_content_length_is_rejected(server: RunningServer) -> None:
     assert server.ask(post("/try", b"", "Expect: 100-continue", length=10**30)).status in (400, 413)
 
 
-def test_a_chunked_body_over_the_limit_is_refused(server: RunningServer) -> None:
+def test_chunked_body_over_the_limit_is_rejected(server: RunningServer) -> None:
     head = b"POST /try HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\n"
     chunk = b"400\r\n" + b" " * 0x400 + b"\r\n"
-    heard = server.ask(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 12 + b"0\r\n\r\n")
-    assert heard.status == 413
+    response = server.ask(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 12 + b"0\r\n\r\n")
+    assert response.status == 413
 
 
-def test_a_length_that_is_too_small_is_no_way_around(server: RunningServer) -> None:
-    heard = server.ask(post("/try", b'{"number": 7}' + b" " * 20_000, length=13))
-    assert heard.status == 200  # what the length names was read; the rest is no request
-    heard = server.ask(post("/try", b'{"number": 7}', length=5))
-    assert heard.status == 400
+def test_too_small_content_length_does_not_bypass_the_limit(server: RunningServer) -> None:
+    response = server.ask(post("/try", b'{"number": 7}' + b" " * 20_000, length=13))
+    assert response.status == 200  # the bytes covered by the length were read; the rest is not a request
+    response = server.ask(post("/try", b'{"number": 7}', length=5))
+    assert response.status == 400
 
 
-def test_a_body_that_ends_too_early_costs_nothing(server: RunningServer) -> None:
+def test_truncated_body_does_no_harm(server: RunningServer) -> None:
     with server.connect() as connection:
         connection.sendall(post("/try", b'{"num', length=13))
     assert server.is_healthy()
@@ -106,7 +106,7 @@ def test_a_body_that_ends_too_early_costs_nothing(server: RunningServer) -> None
         (b'{"number": 1, "inner": {"name": [-Infinity]}}', "inner.name", "-Infinity is not a valid JSON number"),
         (b'{"number": 1e999}', "number", "1e999 is not a valid JSON number"),
         (b'{"number": ' + b"9" * 5000 + b"}", None, "thousands of digits"),
-        (b'{"number": 99999999999999999999}', None, ""),  # a whole number that JSON allows
+        (b'{"number": 99999999999999999999}', None, ""),  # an integer that JSON allows
         (b'{"prompt": "\xff"}', None, "not UTF-8: byte 12"),
         (b'{"prompt": "\\ud83d"}', "prompt", "half a character"),
         (b'{"\\ud83d": 1}', "?", "half a character"),
@@ -121,68 +121,64 @@ def test_a_body_that_ends_too_early_costs_nothing(server: RunningServer) -> None
         (b'{"colour": 1}', "colour", "there is no field 'colour'"),
     ],
 )
-def test_what_is_not_strict_json_is_refused(
-    server: RunningServer, sent: bytes, param: str | None, says: str
-) -> None:
-    heard = server.ask(post("/try", sent))
+def test_invalid_json_is_rejected(server: RunningServer, sent: bytes, param: str | None, says: str) -> None:
+    response = server.ask(post("/try", sent))
     if not says:
-        assert heard.status == 200
+        assert response.status == 200
         return
-    assert heard.status == 400
-    assert says in heard.error["message"]
-    assert heard.error["param"] == param
-    assert heard.error["type"] == "invalid_request_error"
+    assert response.status == 400
+    assert says in response.error["message"]
+    assert response.error["param"] == param
+    assert response.error["type"] == "invalid_request_error"
 
 
-def test_json_alone_is_read(server: RunningServer) -> None:
-    heard = server.ask(post("/try", b"{}").replace(b"application/json", b"text/plain"))
-    assert heard.status == 415
-    assert "application/json" in heard.error["message"]
+def test_other_content_types_are_rejected(server: RunningServer) -> None:
+    response = server.ask(post("/try", b"{}").replace(b"application/json", b"text/plain"))
+    assert response.status == 415
+    assert "application/json" in response.error["message"]
 
 
-def test_what_is_not_http_is_answered_in_the_same_shape(server: RunningServer) -> None:
-    heard = server.ask(b"what is the next word?\r\n\r\n")
-    assert heard.status == 400
-    assert heard.error["message"] == "Invalid HTTP request received: illegal request line"
+def test_invalid_http_gets_a_json_error(server: RunningServer) -> None:
+    response = server.ask(b"what is the next word?\r\n\r\n")
+    assert response.status == 400
+    assert response.error["message"] == "Invalid HTTP request received: illegal request line"
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "9.9"])
-def test_other_versions_of_http_are_refused(server: RunningServer, version: str) -> None:
-    heard = server.ask(get("/health").replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
-    assert heard.status == 505
-    assert "HTTP/1.1" in heard.error["message"]
-    preface = server.ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # how a client of HTTP/2 begins
+def test_other_http_versions_are_rejected(server: RunningServer, version: str) -> None:
+    response = server.ask(get("/health").replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
+    assert response.status == 505
+    assert "HTTP/1.1" in response.error["message"]
+    preface = server.ask(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # how an HTTP/2 client begins
     assert preface.status == 505
     assert preface.error["type"] == "server_error"
 
 
-def test_an_older_client_is_answered(server: RunningServer) -> None:
-    heard = server.ask(post("/try", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"))
-    assert (heard.status, heard.body) == (200, b'{"number":null}')
+def test_http_1_0_client_is_served(server: RunningServer) -> None:
+    response = server.ask(post("/try", b"{}").replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert (response.status, response.body) == (200, b'{"number":null}')
 
 
-def test_a_path_with_a_slash_too_many_is_not_found(server: RunningServer) -> None:
+def test_path_with_trailing_slash_is_not_found(server: RunningServer) -> None:
     for request in (get("/health/"), post("/try/", b"{}")):
-        heard = server.ask(request)
-        assert heard.status == 404
-        assert heard.error["code"] == "not_found"
+        response = server.ask(request)
+        assert response.status == 404
+        assert response.error["code"] == "not_found"
 
 
-def test_a_client_cannot_fill_the_log_with_warnings(
-    server: RunningServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_client_cannot_flood_the_log_with_warnings(server: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
     upgrade = get("/health", "Upgrade: websocket", "Sec-WebSocket-Version: 13").replace(b"close", b"Upgrade")
     with caplog.at_level(logging.INFO), server.connect() as connection:
         connection.sendall(upgrade)
         assert read_response(connection).status == 200
         assert server.ask(b"what is the next word?\r\n\r\n").status == 400
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert {record.name for record in warnings} <= {"uvicorn.error"}  # which `to_stderr` leaves out
+    assert {record.name for record in warnings} <= {"uvicorn.error"}  # which `to_stderr` omits
     assert "WebSocket" not in caplog.text
     assert {"status": 400} in [getattr(record, "facts", None) for record in caplog.records]
 
 
-# Clients that are slow, many, or gone.
+# Slow, numerous or disconnected clients.
 
 
 def test_two_hundred_idle_connections(server: RunningServer) -> None:
@@ -190,7 +186,7 @@ def test_two_hundred_idle_connections(server: RunningServer) -> None:
     try:
         assert server.is_healthy()
         for connection in idle[:100]:
-            connection.sendall(b"POST /try HTTP/1.1\r\nHost: 127")  # no more than the beginning of a request
+            connection.sendall(b"POST /try HTTP/1.1\r\nHost: 127")  # only the beginning of a request
         assert server.is_healthy()
     finally:
         for connection in idle:
@@ -198,103 +194,103 @@ def test_two_hundred_idle_connections(server: RunningServer) -> None:
     assert server.is_healthy()
 
 
-def test_a_connection_that_brings_no_request_is_closed(ngram_folder: Path) -> None:
+def test_connection_without_a_request_is_closed(ngram_folder: Path) -> None:
     limits = Limits(idle_seconds=0.3)
     app, _ = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server, server.connect() as silent, server.connect() as slow:
         slow.sendall(get("/health")[:10])
-        slow.sendall(get("/health")[10:20])  # a little now and then is no request either
+        slow.sendall(get("/health")[10:20])  # a few bytes now and then are not a request either
         assert silent.recv(1) == b""
         assert slow.recv(1) == b""
         assert server.is_healthy()
 
 
-def test_a_slow_body_has_its_time(ngram_folder: Path) -> None:
+def test_slow_body_times_out(ngram_folder: Path) -> None:
     limits = Limits(seconds=0.4)
     app, _ = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server, server.connect() as connection:
         connection.sendall(post("/try", b'{"num', length=13))
         connection.sendall(b"ber")
-        heard = read_until_closed(connection)
-        assert heard.status == 408
-        assert heard.error["code"] == "request_timeout"
+        response = read_until_closed(connection)
+        assert response.status == 408
+        assert response.error["code"] == "request_timeout"
 
 
-def test_an_answer_has_its_time(ngram_folder: Path) -> None:
+def test_slow_response_times_out(ngram_folder: Path) -> None:
     limits = Limits(seconds=0.3)
-    app, seen = create_faulty_app(ngram_folder, limits)
+    app, recorded = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server:
-        heard = server.ask(post("/slow", b"{}"))
-        assert heard.status == 504
-        assert heard.error["type"] == "server_error"
-        assert seen.cancelled.wait(TIMEOUT_SECONDS)
-        seen.cancelled.clear()
+        response = server.ask(post("/slow", b"{}"))
+        assert response.status == 504
+        assert response.error["type"] == "server_error"
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
+        recorded.cancelled.clear()
         streamed = server.ask(get("/stream"))
-        assert streamed.status == 200  # it had begun: the last event says what happened
-        assert seen.cancelled.wait(TIMEOUT_SECONDS)
+        assert streamed.status == 200  # it had begun: the last event contains the error
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
         last = next(line for line in streamed.body.split(b"\r\n") if b'"error"' in line)
         assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "timeout"
 
 
-def test_a_client_that_does_not_read_its_stream(ngram_folder: Path) -> None:
+def test_client_that_does_not_read_its_stream_times_out(ngram_folder: Path) -> None:
     limits = Limits(seconds=1.0)
-    app, seen = create_faulty_app(ngram_folder, limits)
+    app, recorded = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        connection.sendall(get("/stream?is_large=true"))  # 32 MB that nobody takes
+        connection.sendall(get("/stream?is_large=true"))  # 32 MB that nobody reads
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert server.is_healthy()
-        assert not seen.begun.is_set()  # the work waits for the client
-        assert seen.cancelled.wait(TIMEOUT_SECONDS)  # and does not wait for ever
+        assert not recorded.begun.is_set()  # the work waits for the client
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS)  # but not for ever
         assert server.is_healthy()
 
 
-def test_the_work_of_a_client_that_has_gone_is_cancelled(seen_server: tuple[RunningServer, RouteEvents]) -> None:
-    server, seen = seen_server
+def test_work_of_a_disconnected_client_is_cancelled(server_and_events: tuple[RunningServer, RouteEvents]) -> None:
+    server, recorded = server_and_events
     for request in (post("/slow", b"{}"), get("/stream")):
-        seen.begun.clear()
-        seen.cancelled.clear()
+        recorded.begun.clear()
+        recorded.cancelled.clear()
         with server.connect() as connection:
             connection.sendall(request)
-            assert seen.begun.wait(TIMEOUT_SECONDS)
-        assert seen.cancelled.wait(TIMEOUT_SECONDS), request
+            assert recorded.begun.wait(TIMEOUT_SECONDS)
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS), request
         assert server.is_healthy()
 
 
-def test_a_client_that_has_gone_is_told_of_in_the_log(
-    seen_server: tuple[RunningServer, RouteEvents], caplog: pytest.LogCaptureFixture
+def test_disconnected_client_is_logged(
+    server_and_events: tuple[RunningServer, RouteEvents], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, seen = seen_server
+    server, recorded = server_and_events
     with caplog.at_level(logging.INFO, "chainrule.server"):
         with server.connect() as connection:
             connection.sendall(post("/slow", b"{}"))
-            assert seen.begun.wait(TIMEOUT_SECONDS)
-        assert seen.cancelled.wait(TIMEOUT_SECONDS)
+            assert recorded.begun.wait(TIMEOUT_SECONDS)
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
         server.is_healthy()
     facts = [getattr(record, "facts", {}) for record in caplog.records]
     assert (499, True) in [(fact.get("status"), fact.get("is_gone")) for fact in facts]
 
 
-def test_too_many_at_once_are_sent_away(ngram_folder: Path) -> None:
+def test_too_many_concurrent_requests_are_rejected(ngram_folder: Path) -> None:
     limits = Limits(waiting=2)
-    app, seen = create_faulty_app(ngram_folder, limits)
-    with run_server(app, limits) as server, server.connect() as one, server.connect() as two:
-        for connection in (one, two):
-            seen.begun.clear()
+    app, recorded = create_faulty_app(ngram_folder, limits)
+    with run_server(app, limits) as server, server.connect() as first, server.connect() as second:
+        for connection in (first, second):
+            recorded.begun.clear()
             connection.sendall(post("/slow", b"{}"))
-            assert seen.begun.wait(TIMEOUT_SECONDS)
-        heard = server.ask(post("/try", b"{}"))
-        assert heard.status == 503
-        assert heard.headers["retry-after"] == "1"
-        assert heard.error["code"] == "overloaded"
+            assert recorded.begun.wait(TIMEOUT_SECONDS)
+        response = server.ask(post("/try", b"{}"))
+        assert response.status == 503
+        assert response.headers["retry-after"] == "1"
+        assert response.error["code"] == "overloaded"
         assert server.is_healthy()
-        one.close()
-        assert seen.cancelled.wait(TIMEOUT_SECONDS)
-        wait_until(lambda: server.ask(post("/try", b"{}")).status == 200)  # the place is free
+        first.close()
+        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
+        wait_until(lambda: server.ask(post("/try", b"{}")).status == 200)  # the slot is free
 
 
 @pytest.mark.parametrize("is_gone", [True, False], ids=["gone", "not reading"])
-def test_the_rows_of_a_stream_that_nobody_reads_leave_the_batch(
+def test_unread_stream_rows_leave_the_batch(
     ngram_folder: Path, is_gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, closed = threading.Event(), threading.Event()
@@ -312,8 +308,8 @@ def test_the_rows_of_a_stream_that_nobody_reads_leave_the_batch(
     limits = Limits(seconds=1.5)
     with run_server(create_app([ngram_folder], limits=limits), limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
-        asked = {"prompt": "the", "stream": True, "logprobs": 0, "max_tokens": 4096}
-        connection.sendall(post("/v1/completions", json.dumps(asked).encode()))
+        request_ = {"prompt": "the", "stream": True, "logprobs": 0, "max_tokens": 4096}
+        connection.sendall(post("/v1/completions", json.dumps(request_).encode()))
         assert begun.wait(TIMEOUT_SECONDS)
         if is_gone:
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
@@ -322,38 +318,38 @@ def test_the_rows_of_a_stream_that_nobody_reads_leave_the_batch(
         assert server.is_healthy()
 
 
-def test_what_runs_at_the_end_of_the_grace_period_gets_the_error_503(
+def test_requests_running_after_the_grace_period_get_503(
     ngram_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(grace_seconds=0)
-    app, seen = create_faulty_app(ngram_folder, limits)
+    app, recorded = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server:
         waiting, streaming, sending = server.connect(), server.connect(), server.connect()
         waiting.sendall(post("/slow", b"{}"))
-        assert seen.begun.wait(TIMEOUT_SECONDS)
-        seen.begun.clear()
+        assert recorded.begun.wait(TIMEOUT_SECONDS)
+        recorded.begun.clear()
         streaming.sendall(get("/stream"))
-        assert seen.begun.wait(TIMEOUT_SECONDS)
+        assert recorded.begun.wait(TIMEOUT_SECONDS)
         sending.sendall(post("/try", b'{"num', length=13))  # the rest of the body never comes
         assert server.is_healthy()  # the server has read all of that
     with waiting, streaming, sending:
         for connection in (waiting, sending):
-            heard = read_until_closed(connection)
-            assert (heard.status, heard.headers["content-type"]) == (503, "application/json")
-            assert heard.error["code"] == "shutting_down"
-            assert heard.error["type"] == "server_error"
+            response = read_until_closed(connection)
+            assert (response.status, response.headers["content-type"]) == (503, "application/json")
+            assert response.error["code"] == "shutting_down"
+            assert response.error["type"] == "server_error"
         streamed = read_until_closed(streaming)
         assert streamed.status == 200
         *_, last = (line for line in streamed.body.split(b"\r\n") if line.startswith(b"data: "))
         assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "shutting_down"
-        assert streamed.body.endswith(b"\r\n0\r\n\r\n")  # the stream is closed as HTTP closes one
+        assert streamed.body.endswith(b"\r\n0\r\n\r\n")  # the stream is terminated as HTTP requires
     with pytest.raises(ConnectionRefusedError):
         server.connect()
-    assert seen.cancelled.is_set()
+    assert recorded.cancelled.is_set()
     assert "Exception" not in caplog.text
 
 
-def test_what_ends_within_the_grace_period_is_answered(
+def test_requests_finished_within_the_grace_period_are_answered(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The model's thread is blocked until the server has begun to stop."""
@@ -382,7 +378,7 @@ def test_what_ends_within_the_grace_period_is_answered(
     assert "aborted" not in caplog.text
 
 
-# Requests that two programs may read in two ways, and heads without end.
+# Ambiguous requests (request smuggling) and endless heads.
 
 HEAD = "POST /try HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 CHUNKED = "2\r\n{}\r\n0\r\n\r\n"
@@ -417,20 +413,23 @@ CHUNKED = "2\r\n{}\r\n0\r\n\r\n"
         ("X: y\r\n" * 101 + "Content-Length: 2\r\n\r\n{}", 431, "more than 100 headers"),
     ],
 )
-def test_ambiguous_and_endless_heads_are_refused(server: RunningServer, rest: str, status: int, says: str) -> None:
-    for before in (b"", post("/try", b"{}").replace(b"Connection: close\r\n", b"")):  # alone, and behind another
+def test_ambiguous_and_endless_heads_are_rejected(server: RunningServer, rest: str, status: int, says: str) -> None:
+    for before in (
+        b"",
+        post("/try", b"{}").replace(b"Connection: close\r\n", b""),
+    ):  # alone, and after another request
         with server.connect() as connection:
             connection.sendall(before + HEAD.encode() + rest.encode("latin-1"))
             if before:
                 assert read_response(connection).status == 200
-            heard = read_until_closed(connection)
-        assert heard.status == status
-        assert heard.headers["connection"] == "close"
-        assert says in heard.error["message"]
+            response = read_until_closed(connection)
+        assert response.status == status
+        assert response.headers["connection"] == "close"
+        assert says in response.error["message"]
     assert server.is_healthy()
 
 
-def test_a_long_target_and_a_head_within_the_limits(server: RunningServer) -> None:
+def test_long_target_is_rejected_and_normal_heads_accepted(server: RunningServer) -> None:
     assert server.ask(get("/" + "a" * 100_000)).status == 431
     assert server.ask(get("/health", "X: " + "x" * 30_000)).status == 200
     assert server.ask(get("/health", *["X: y"] * 97)).status == 200
@@ -439,7 +438,7 @@ def test_a_long_target_and_a_head_within_the_limits(server: RunningServer) -> No
 # More connections than descriptors.
 
 
-def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
+def test_connections_beyond_the_limit_are_rejected_with_one_log_line(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(http, "connection_limit", lambda: 3)
@@ -447,9 +446,9 @@ def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
         idle = [server.connect() for _ in range(3)]
         for _ in range(10):
             with server.connect() as refused:
-                heard = read_until_closed(refused)
-                assert heard.status == 503
-                assert heard.error["code"] == "overloaded"
+                response = read_until_closed(refused)
+                assert response.status == 503
+                assert response.error["code"] == "overloaded"
         for connection in idle:
             connection.close()
         wait_until(lambda: is_served(server))
@@ -457,14 +456,14 @@ def test_connections_beyond_the_limit_are_refused_with_one_line_in_the_log(
 
 
 def is_served(server: RunningServer) -> bool:
-    """Whether a request is answered; a refused connection may be reset before its answer is read."""
+    """Whether a request is answered; a rejected connection may be reset before its response is read."""
     try:
         return server.is_healthy()
     except ConnectionError:
         return False
 
 
-def test_without_a_descriptor_connections_are_refused_by_the_reserve(
+def test_connections_without_descriptors_are_rejected_by_the_reserve(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept = socket.socket.accept

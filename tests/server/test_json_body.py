@@ -1,4 +1,4 @@
-"""Strict JSON by itself: depth, number of names, and work that does not grow with nonsense."""
+"""Strict JSON parsing: depth, number of names, and bounded work on invalid input."""
 
 import json
 import re
@@ -17,13 +17,13 @@ NAMES = 100
 def test_brackets_inside_strings_are_not_depth() -> None:
     document = {"prompt": "[" * 50 + '"\\' + "{" * 50, "é": [[["]"]]]}
     assert json_body.parse_json(json.dumps(document).encode(), 4, NAMES) == document
-    with pytest.raises(ApiError, match="more than 3 levels deep") as told:
+    with pytest.raises(ApiError, match="more than 3 levels deep") as caught:
         json_body.parse_json(json.dumps(document).encode(), 3, NAMES)
-    assert told.value.param == "\\u00e9"
+    assert caught.value.param == "\\u00e9"
 
 
 def count_calls(sent: bytes) -> int:
-    """Calls inside the parser and `json` while a body is refused; those of a garbage collection do not count."""
+    """Calls inside the parser and `json` while a body is rejected, without garbage collection."""
     calls = 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -44,7 +44,7 @@ def count_calls(sent: bytes) -> int:
     [(b'{"a": "', b'\\"'), (b'{"a": [', b"[],"), (b'"', b'"'), (b'{"a": "', b"\\"), (b"", b'{"a"'), (b"", b"[")],
     ids=["a string that never ends", "brackets", "quotes", "backslashes", "names", "depth"],
 )
-def test_a_megabyte_of_nonsense_takes_as_many_calls_as_a_kilobyte(start: bytes, repeated: bytes) -> None:
+def test_parsing_work_does_not_grow_with_invalid_input(start: bytes, repeated: bytes) -> None:
     small, large = (count_calls(start + repeated * (size // len(repeated))) for size in (1_000, 1_000_000))
     assert large <= small + 10
 
@@ -52,12 +52,12 @@ def test_a_megabyte_of_nonsense_takes_as_many_calls_as_a_kilobyte(start: bytes, 
 @pytest.mark.parametrize(
     "expression", [json_body.STRINGS, json_body.STRINGS_AND_BRACKETS], ids=["strings", "brackets"]
 )
-def test_the_expressions_that_read_a_body_cannot_backtrack(expression: re.Pattern[bytes]) -> None:
-    """Every repetition is possessive: what it has read is never tried in another way."""
+def test_body_patterns_cannot_backtrack(expression: re.Pattern[bytes]) -> None:
+    """Every repetition is possessive: matched text is never retried differently."""
     without_sets = re.sub(rb"\[(?:\\.|[^\]])*\]", b".", expression.pattern)
     repetitions = re.findall(rb"(?<!\\)[*+]\+?", without_sets)
     assert repetitions
-    assert all(len(each) == 2 for each in repetitions), repetitions
+    assert all(len(repetition) == 2 for repetition in repetitions), repetitions
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_the_expressions_that_read_a_body_cannot_backtrack(expression: re.Patter
     ],
     ids=["flat", "in a list", "nested"],
 )
-def test_too_many_names_are_refused_before_anything_is_made_of_them(sent: dict[str, Any]) -> None:
-    with pytest.raises(ApiError, match="more than 100 names") as told:
+def test_too_many_names_are_rejected_before_parsing(sent: dict[str, Any]) -> None:
+    with pytest.raises(ApiError, match="more than 100 names") as caught:
         json_body.parse_json(json.dumps(sent).encode(), 32, NAMES)
-    assert told.value.status == 400
+    assert caught.value.status == 400
 
 
-def test_as_many_names_as_allowed_are_read() -> None:
+def test_maximum_number_of_names_is_accepted() -> None:
     sent = {f"field {number}": 1 for number in range(NAMES)}
     assert json_body.parse_json(json.dumps(sent).encode(), 32, NAMES) == sent

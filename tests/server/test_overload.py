@@ -1,4 +1,4 @@
-"""Answers given without the application when many requests come at once, and the end of a server that is busy."""
+"""Responses without the application under overload, and shutdown of a busy server."""
 
 import asyncio
 import json
@@ -35,23 +35,23 @@ KEEP = b"Connection: close\r\n"
 def full_server(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, api_key: str | None = None
 ) -> Iterator[RunningServer]:
-    """A server whose queue is full for as long as the context lasts: its model is blocked."""
+    """A server whose queue is full while the context lasts: its model is blocked."""
     gate = threading.Event()
     step = Worker._step
 
-    def wait(self: Worker) -> None:
+    def blocked_step(self: Worker) -> None:
         assert gate.wait(TIMEOUT_SECONDS)
         step(self)
 
-    monkeypatch.setattr(Worker, "_step", wait)
+    monkeypatch.setattr(Worker, "_step", blocked_step)
     limits = Limits(waiting=20)
     key = () if api_key is None else (f"Authorization: Bearer {api_key}",)
-    asked = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}', *key)
+    request_ = post("/v1/completions", b'{"prompt": "the", "max_tokens": 2}', *key)
     app = create_app([ngram_folder], limits=limits, api_key=api_key)
     with run_server(app, limits) as server:
         connections = [server.connect() for _ in range(limits.waiting)]
         for connection in connections:
-            connection.sendall(asked)
+            connection.sendall(request_)
         wait_until(lambda: len(app.state.requests) == limits.waiting)
         try:
             yield server
@@ -63,8 +63,12 @@ def full_server(
             connection.close()
 
 
-def without_date(heard: Response) -> tuple[int, dict[str, str], bytes]:
-    return heard.status, {name: value for name, value in heard.headers.items() if name != "date"}, heard.body
+def without_date(response: Response) -> tuple[int, dict[str, str], bytes]:
+    return (
+        response.status,
+        {name: value for name, value in response.headers.items() if name != "date"},
+        response.body,
+    )
 
 
 def test_health_is_answered_while_the_queue_is_full(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,12 +79,10 @@ def test_health_is_answered_while_the_queue_is_full(ngram_folder: Path, monkeypa
         assert direct.status == 200
         assert "date" in direct.headers
         assert without_date(direct) == without_date(by_app)
-        assert server.ask(get("/")).status == 200  # the page takes no place in the queue either
+        assert server.ask(get("/")).status == 200  # the page takes no slot in the queue either
 
 
-def test_a_full_queue_is_told_directly_as_the_application_tells_it(
-    ngram_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_queue_response_equals_the_application_s(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with full_server(ngram_folder, monkeypatch) as server:
         direct = server.ask(ASKED)
         assert direct.status == 503
@@ -98,13 +100,13 @@ def test_access_is_checked_before_the_queue(ngram_folder: Path, monkeypatch: pyt
         assert server.ask(post("/v1/completions", b"{}", "Authorization: Bearer secret")).status == 503
 
 
-def test_direct_answers_and_others_alternate_on_one_connection(ngram_folder: Path) -> None:
+def test_direct_and_application_responses_alternate_on_a_connection(ngram_folder: Path) -> None:
     with run_server(create_app([ngram_folder])) as server, server.connect() as connection:
-        health, asked = get("/health").replace(KEEP, b""), ASKED.replace(KEEP, b"")
-        for request in (health, asked, health, health, asked):
+        health, request_ = get("/health").replace(KEEP, b""), ASKED.replace(KEEP, b"")
+        for request in (health, request_, health, health, request_):
             connection.sendall(request)
             assert read_response(connection).status == 200
-        connection.sendall(health + asked + health)  # pipelined
+        connection.sendall(health + request_ + health)  # pipelined
         assert [read_response(connection).status for _ in range(3)] == [200] * 3
         connection.sendall(get("/health"))
         assert read_until_closed(connection).status == 200  # and the connection is closed
@@ -113,7 +115,7 @@ def test_direct_answers_and_others_alternate_on_one_connection(ngram_folder: Pat
 WHOLE = b"POST /v1/score?q=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
 
 
-def test_a_whole_request_is_read() -> None:
+def test_whole_request_is_read() -> None:
     request = ("POST", "/v1/score", {b"host": b"a", b"content-length": b"2"})
     assert http.read_whole_request(WHOLE) == request
     assert http.read_whole_request(b"GET / HTTP/1.1\r\nHost:a\r\n\r\n") == ("GET", "/", {b"host": b"a"})
@@ -143,11 +145,11 @@ def test_a_whole_request_is_read() -> None:
         b"",
     ],
 )
-def test_what_is_not_one_plain_request_is_left_to_the_parser(data: bytes) -> None:
+def test_other_data_is_left_to_the_http_parser(data: bytes) -> None:
     assert http.read_whole_request(data) is None
 
 
-def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -> None:
+def test_simultaneous_requests_start_in_several_event_loop_turns() -> None:
     started: list[int] = []
 
     async def main() -> list[int]:
@@ -172,7 +174,7 @@ def test_requests_that_come_at_once_start_in_several_turns_of_the_event_loop() -
     assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) <= 4
 
 
-def test_the_server_stops_while_a_model_is_loaded(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_stops_while_a_model_is_loading(ngram_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_loading, gate = threading.Event(), threading.Event()
 
     def load(*folder: object, **settings: object) -> None:
@@ -193,7 +195,7 @@ def test_the_server_stops_while_a_model_is_loaded(ngram_folder: Path, monkeypatc
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
-def test_completions_that_run_when_the_server_stops_get_its_error(
+def test_running_completions_get_an_error_when_the_server_stops(
     ngram_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_stream: bool
 ) -> None:
     """The model never answers. Its thread ends before the requests are aborted."""
@@ -208,11 +210,11 @@ def test_completions_that_run_when_the_server_stops_get_its_error(
         wait_until(lambda: len(app.state.requests) == 30)
     for connection in connections:
         with connection:
-            heard = read_until_closed(connection)
-        assert heard.status in ((200, 503) if is_stream else (503,))
-        document = heard.body
-        if heard.status == 200:
-            (document,) = (line[6:] for line in heard.body.split(b"\r\n") if line.startswith(b"data: "))
+            response = read_until_closed(connection)
+        assert response.status in ((200, 503) if is_stream else (503,))
+        document = response.body
+        if response.status == 200:
+            (document,) = (line[6:] for line in response.body.split(b"\r\n") if line.startswith(b"data: "))
         assert json.loads(document)["error"]["code"] == "shutting_down"
     assert "Exception" not in caplog.text
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("model")]

@@ -1,4 +1,4 @@
-"""The files of the page: all there, none from elsewhere, no way out of the folder."""
+"""Files of the web page: complete, self-contained, and no path traversal."""
 
 import re
 
@@ -10,21 +10,21 @@ from chainrule.server.page import FOLDER, MEDIA_TYPES, passages
 FILES = sorted(path.name for path in FOLDER.iterdir())
 
 
-def test_the_page_is_html_that_names_only_its_own_files(client: TestClient) -> None:
+def test_page_references_only_its_own_files(client: TestClient) -> None:
     answer = client.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     named = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
     assert named
-    for each in named:
-        assert each.startswith(("/page/", "#"))
-        if each.startswith("/page/"):
-            assert client.get(each).status_code == 200
+    for item in named:
+        assert item.startswith(("/page/", "#"))
+        if item.startswith("/page/"):
+            assert client.get(item).status_code == 200
     assert not re.search(
         r"<script(?! type=\"module\" src)|style=|\son[a-z]+=", answer.text
-    )  # as the policy wants it
+    )  # as the policy requires
 
 
-def test_the_head_of_the_page_can_be_asked_for(client: TestClient) -> None:
+def test_page_supports_head_requests(client: TestClient) -> None:
     for path in ("/", "/page/style.css"):
         answer, whole = client.head(path), client.get(path)
         assert answer.status_code == 200
@@ -34,7 +34,7 @@ def test_the_head_of_the_page_can_be_asked_for(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_is_served_with_its_kind_and_is_small(client: TestClient, name: str) -> None:
+def test_every_page_file_has_its_media_type_and_is_small(client: TestClient, name: str) -> None:
     answer = client.get(f"/page/{name}")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == MEDIA_TYPES[f".{name.rpartition('.')[2]}"]
@@ -43,9 +43,9 @@ def test_every_file_is_served_with_its_kind_and_is_small(client: TestClient, nam
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".js", ".css", ".html"))])
-def test_no_file_reaches_beyond_this_machine_or_writes_markup(name: str) -> None:
+def test_page_files_load_nothing_external_and_write_no_markup(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="utf-8")
-    outside = re.sub(r'"http://www\.w3\.org/2000/svg"', "", text)  # a name, not an address that is asked
+    outside = re.sub(r'"http://www\.w3\.org/2000/svg"', "", text)  # a namespace, not a request
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", outside)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text)
 
@@ -57,14 +57,14 @@ def test_no_other_file_is_served(client: TestClient, name: str) -> None:
     assert "import" not in answer.text
 
 
-def test_a_passage_is_a_plain_sentence(client: TestClient) -> None:
+def test_passage_is_a_plain_sentence(client: TestClient) -> None:
     text = client.get("/page/passage").json()["text"]
     assert text in passages()
     assert re.fullmatch(r"[A-Z][a-zA-Z ,]+\.", text)
     assert 40 <= len(text) <= 200
 
 
-def test_the_page_is_no_part_of_the_description(client: TestClient) -> None:
+def test_page_is_not_in_the_openapi_description(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert "/v1/beam" in paths
     assert "/v1/context" in paths

@@ -20,7 +20,7 @@ TEXTS: Final = (
     "the cat\r\n\r\na dög\rthe 猫\n",
     " the\u2028cat\u0085 <s> 🐭",
     "zebra 猫猫 x",
-    "the " * 30_000,  # longer than the pieces in which lines are read
+    "the " * 30_000,  # longer than the fragments in which lines are read
 )
 
 
@@ -32,7 +32,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("prompt", ["", "the", "the ", "the\n", "a\nthe d", "the cat,"])
-def test_a_prompt_is_encoded_as_for_generation(tokenizers: dict[str, Tokenizer], kind: str, prompt: str) -> None:
+def test_prompt_is_encoded_as_for_generation(tokenizers: dict[str, Tokenizer], kind: str, prompt: str) -> None:
     encoded, continuation = (
         encode_prompt(prompt, tokenizers[kind], is_continued=True),
         Continuation(tokenizers[kind], prompt),
@@ -42,7 +42,7 @@ def test_a_prompt_is_encoded_as_for_generation(tokenizers: dict[str, Tokenizer],
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_a_text_is_cut_as_evaluation_cuts_it(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
+def test_text_is_encoded_as_in_evaluation(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
     tokenizer = tokenizers[kind]
     laid = encode_lines(text, tokenizer)
     assert list(laid.ids) == encode(Corpus.from_lines([text]), tokenizer).ids.tolist()
@@ -51,15 +51,15 @@ def test_a_text_is_cut_as_evaluation_cuts_it(tokenizers: dict[str, Tokenizer], k
     assert laid.offsets[0] == 0
 
 
-def test_a_token_inside_a_character_begins_where_that_does(tokenizers: dict[str, Tokenizer]) -> None:
-    # a (1 byte) blank (1) 🐭 (4) ö (2) </s> b </s>, and a line break of two characters behind the first line
+def test_token_inside_a_character_starts_where_the_character_does(tokenizers: dict[str, Tokenizer]) -> None:
+    # a (1 byte) space (1) 🐭 (4) ö (2) </s> b </s>, and a line break of two characters after the first line
     laid = encode_lines("a 🐭ö\r\nb", tokenizers["byte"])
     assert laid.offsets == (0, 1, 2, 2, 2, 2, 3, 3, 4, 6, 7)
-    # Words: a blank belongs to the word behind it; what is behind the last belongs to </s>.
+    # Words: a space belongs to the next word; spaces after the last belong to </s>.
     assert encode_lines("a  dög \nthe", tokenizers["word"]).offsets == (0, 1, 6, 8, 11)
 
 
-def test_ids_become_the_text_they_came_from(tokenizers: dict[str, Tokenizer]) -> None:
+def test_decode_ids_restores_the_prompt(tokenizers: dict[str, Tokenizer]) -> None:
     for kind in KINDS:
         for text in ("the cat\na dög 🐭", "\n\nthe\n", ""):
             whole = encode_prompt(text, tokenizers[kind])
@@ -67,7 +67,7 @@ def test_ids_become_the_text_they_came_from(tokenizers: dict[str, Tokenizer]) ->
             assert prompt_from_ids(whole.ids, tokenizers[kind]) == whole
 
 
-def test_the_start_symbol_may_be_first_and_only_there(tokenizers: dict[str, Tokenizer]) -> None:
+def test_bos_is_allowed_only_first_in_a_prompt(tokenizers: dict[str, Tokenizer]) -> None:
     tokenizer = tokenizers["word"]
     ids = tokenizer.encode("the cat").tolist()
     begun = prompt_from_ids([tokenizer.bos, *ids], tokenizer)

@@ -1,4 +1,4 @@
-"""`chainrule serve` as a shell runs it: the address, the signals, what it refuses."""
+"""`chainrule serve` as run by a shell: address, signals, errors."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ from server.test_faults import is_served
 def serving_process(
     *arguments: object, descriptors: int | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], RunningServer]]:
-    """The command in a process of its own, once it has said where it listens."""
+    """The command in a separate process, once it has printed its address."""
     command = [ENTRY, "serve", *map(str, arguments), "--port", "0"]
     if descriptors is not None:
         command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *map(str, command)]
@@ -37,31 +37,31 @@ def serving_process(
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_server_and_not_the_answer(ngram_folder: Path, number: int, status: int) -> None:
+def test_signal_stops_the_server_after_running_requests(ngram_folder: Path, number: int, status: int) -> None:
     long = b'{"model": "ngram", "prompt": "the", "max_tokens": 400, "stop": ["\\u0000"], "n": 8}'
     with serving_process(ngram_folder) as (process, server):
         assert server.is_healthy()
         with server.connect() as asking, server.connect() as idle:
             asking.sendall(post("/v1/completions", long))
-            assert server.is_healthy()  # what was sent before has been read
+            assert server.is_healthy()  # earlier bytes have been read
             process.send_signal(number)
-            heard = read_until_closed(asking)
-            assert heard.status == 200
+            response = read_until_closed(asking)
+            assert response.status == 200
             assert idle.recv(1) == b""
         assert process.wait(TIMEOUT_SECONDS) == status
         with pytest.raises(ConnectionRefusedError):
             server.connect()
         assert process.stderr is not None
-        said = process.stderr.read().splitlines()
-    assert said[0] == "serving ngram; stop with Ctrl-C"
-    assert said[-1] == "stopped"
-    lines = [json.loads(line) for line in said if line.startswith("{")]
+        message = process.stderr.read().splitlines()
+    assert message[0] == "serving ngram; stop with Ctrl-C"
+    assert message[-1] == "stopped"
+    lines = [json.loads(line) for line in message if line.startswith("{")]
     models = {line["path"]: line.get("model") for line in lines}
     assert models == {"/health": None, "/v1/completions": "ngram"}
-    assert not any("Traceback" in line for line in said)
+    assert not any("Traceback" in line for line in message)
 
 
-def test_a_quiet_server_with_a_key(ngram_folder: Path, tmp_path: Path) -> None:
+def test_quiet_server_with_an_api_key(ngram_folder: Path, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("s3cret\n")
     key.chmod(0o600)
@@ -75,7 +75,7 @@ def test_a_quiet_server_with_a_key(ngram_folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
-def test_beyond_this_machine_only_with_a_key_or_by_name(ngram_folder: Path, host: str) -> None:
+def test_public_host_requires_a_key_or_a_flag(ngram_folder: Path, host: str) -> None:
     outcome = call("serve", ngram_folder, "--host", host)
     assert outcome.status == 2
     assert "--api-key-file FILE, or --allow-public" in outcome.err
@@ -84,7 +84,7 @@ def test_beyond_this_machine_only_with_a_key_or_by_name(ngram_folder: Path, host
 
 
 @pytest.mark.parametrize("option", ["--allow-public", "--api-key-file"])
-def test_beyond_this_machine_where_it_is_asked_for(
+def test_public_host_is_allowed_with_a_key_or_flag(
     ngram_folder: Path, tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "key"
@@ -95,14 +95,14 @@ def test_beyond_this_machine_where_it_is_asked_for(
     arguments = [option] if option == "--allow-public" else [option, str(key)]
     outcome = call("serve", ngram_folder, "--host", "0.0.0.0", "--port", "0", *arguments)
     assert outcome.status == 0, outcome.err
-    assert outcome.out.startswith("http://127.0.0.1:")  # what a browser can open
+    assert outcome.out.startswith("http://127.0.0.1:")  # an address that a browser can open
     assert outcome.err == "serving ngram on all addresses of this machine (0.0.0.0); stop with Ctrl-C\n"
     assert len(served) == 1
 
 
-def test_a_port_in_use_is_two_lines(ngram_folder: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_port_in_use_is_reported_in_two_lines(ngram_folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         outcome = call("serve", ngram_folder, "--port", port)
     assert outcome.status == 1
     assert outcome.err.splitlines() == [
@@ -111,24 +111,24 @@ def test_a_port_in_use_is_two_lines(ngram_folder: Path) -> None:
     ]
 
 
-def test_sigterm_with_no_grace_ends_what_runs_with_an_error_and_a_quiet_log(ngram_folder: Path) -> None:
+def test_sigterm_without_grace_ends_requests_with_a_quiet_log(ngram_folder: Path) -> None:
     with serving_process(ngram_folder, "--grace", "0") as (process, server), server.connect() as sending:
         sending.sendall(post("/v1/completions", b'{"prompt"', length=1000))  # the rest of the body never comes
-        assert server.is_healthy()  # what was sent before has been read
+        assert server.is_healthy()  # earlier bytes have been read
         process.send_signal(signal.SIGTERM)
-        heard = read_until_closed(sending)
-        assert (heard.status, heard.error["code"]) == (503, "shutting_down")
+        response = read_until_closed(sending)
+        assert (response.status, response.error["code"]) == (503, "shutting_down")
         assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
-        said = process.stderr.read().splitlines()
-    assert said[-1] == "stopped"
-    others = [line for line in said[1:-1] if "status" not in json.loads(line)]
+        message = process.stderr.read().splitlines()
+    assert message[-1] == "stopped"
+    others = [line for line in message[1:-1] if "status" not in json.loads(line)]
     assert [json.loads(line)["message"] for line in others] == [
         "requests that did not end within --grace and are aborted: 1"
     ]
 
 
-def test_a_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngram_folder: Path) -> None:
+def test_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngram_folder: Path) -> None:
     limit = 48
     with serving_process(ngram_folder, "--quiet", descriptors=limit) as (process, server):
         connections = [server.connect() for _ in range(3 * limit)]
@@ -140,11 +140,13 @@ def test_a_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngra
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
-        said = process.stderr.read().splitlines()
-    assert [json.loads(line)["message"][:20] for line in said if line.startswith("{")] == ["refusing connections"]
+        message = process.stderr.read().splitlines()
+    assert [json.loads(line)["message"][:20] for line in message if line.startswith("{")] == [
+        "refusing connections"
+    ]
 
 
-def test_what_is_not_there(tmp_path: Path, ngram_folder: Path) -> None:
+def test_serve_with_missing_files(tmp_path: Path, ngram_folder: Path) -> None:
     outcome = call("serve", tmp_path / "nothing")
     assert outcome.status == 4
     assert outcome.err == call("info", tmp_path / "nothing").err
@@ -154,7 +156,7 @@ def test_what_is_not_there(tmp_path: Path, ngram_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["small.txt", "folder", "model.pkl"])
-def test_what_is_no_model_is_refused_at_once_as_by_info(tmp_path: Path, ngram_folder: Path, name: str) -> None:
+def test_serve_rejects_non_models_like_info(tmp_path: Path, ngram_folder: Path, name: str) -> None:
     wrong = tmp_path / name
     if name == "folder":
         wrong.mkdir()
@@ -166,7 +168,7 @@ def test_what_is_no_model_is_refused_at_once_as_by_info(tmp_path: Path, ngram_fo
     assert outcome.err == call("info", wrong).err
 
 
-def test_a_tokenizer_alone_is_not_served(tmp_path: Path) -> None:
+def test_tokenizer_folder_is_not_served(tmp_path: Path) -> None:
     text, folder = tmp_path / "small.txt", tmp_path / "words"
     text.write_text("the cat\n")
     assert call("tokenizer", "train", text, "--out", folder).status == 0
@@ -184,12 +186,12 @@ def test_a_tokenizer_alone_is_not_served(tmp_path: Path) -> None:
         ("[::1]", socket.AF_INET6, "http://[::1]:"),
     ],
 )
-def test_the_address_can_be_opened(host: str, family: socket.AddressFamily, address: str) -> None:
+def test_printed_address_can_be_opened(host: str, family: socket.AddressFamily, address: str) -> None:
     with socket.socket(family) as listener:
         assert http.url(host, listener).startswith(address)
 
 
-def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:
+def test_missing_server_extra_names_the_install_command(ngram_folder: Path) -> None:
     script = (
         "import sys; sys.modules['uvicorn'] = None; sys.argv = ['chainrule', 'serve', sys.argv[1]];"
         "from chainrule.cli.main import run; run()"
@@ -212,10 +214,10 @@ def test_without_the_extra_the_install_line_is_told(ngram_folder: Path) -> None:
         ("10.0.0.1", False),
     ],
 )
-def test_who_can_reach_an_address(host: str, is_loopback: bool) -> None:
+def test_is_loopback(host: str, is_loopback: bool) -> None:
     assert http.is_loopback(host) is is_loopback
 
 
-def test_a_host_that_does_not_exist() -> None:
+def test_unknown_host_is_reported() -> None:
     with pytest.raises(NotFoundError, match="there is no host"):
         http.is_loopback("no such host")

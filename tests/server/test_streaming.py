@@ -1,4 +1,4 @@
-"""Streams: the same text and tokens as in one answer, in pieces that are never half of anything."""
+"""Streams: the same text and tokens as a complete response, never split within a character or stop string."""
 
 import asyncio
 import json
@@ -25,12 +25,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("streaming")
     for kind in KINDS:
         train_trigram(folder, kind)
-    with open_client(*(folder / kind for kind in KINDS)) as found:
-        yield found
+    with open_client(*(folder / kind for kind in KINDS)) as client_:
+        yield client_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stream_tells_what_one_answer_tells(client: TestClient, kind: str) -> None:
+def test_stream_equals_the_complete_response(client: TestClient, kind: str) -> None:
     fields: dict[str, Any] = {
         "model": kind,
         "prompt": ["the dög sees", "a "],
@@ -42,49 +42,49 @@ def test_a_stream_tells_what_one_answer_tells(client: TestClient, kind: str) -> 
         "echo": True,
     }
     whole = post_ok(client, "/v1/completions", **fields)
-    told = events(client, **fields)
+    stream_events = events(client, **fields)
     for choice in whole["choices"]:
-        own = [e["choices"][0] for e in told if e["choices"][0]["index"] == choice["index"]]
+        own = [e["choices"][0] for e in stream_events if e["choices"][0]["index"] == choice["index"]]
         assert "".join(piece["text"] for piece in own) == choice["text"]
         assert [piece["finish_reason"] for piece in own[:-1]] == [None] * (len(own) - 1)
         assert own[-1]["finish_reason"] == choice["finish_reason"]
         for name, values in choice["logprobs"].items():
             assert [value for piece in own for value in piece["logprobs"][name]] == values
-    assert {e["id"] for e in told} == {told[0]["id"]}
-    assert {e["object"] for e in told} == {"text_completion"}
-    assert not any("usage" in e for e in told)
+    assert {e["id"] for e in stream_events} == {stream_events[0]["id"]}
+    assert {e["object"] for e in stream_events} == {"text_completion"}
+    assert not any("usage" in e for e in stream_events)
 
 
-def test_a_character_comes_whole(client: TestClient) -> None:
-    told = events(client, model="byte", prompt="the fish sees a ", max_tokens=12, temperature=0)
+def test_streamed_characters_are_complete(client: TestClient) -> None:
+    stream_events = events(client, model="byte", prompt="the fish sees a ", max_tokens=12, temperature=0)
     # 🐭 is four bytes and four tokens.
-    assert told[0]["choices"][0]["text"] == "🐭"
-    assert not any("\N{REPLACEMENT CHARACTER}" in e["choices"][0]["text"] for e in told)
+    assert stream_events[0]["choices"][0]["text"] == "🐭"
+    assert not any("\N{REPLACEMENT CHARACTER}" in e["choices"][0]["text"] for e in stream_events)
 
 
-def test_nothing_of_a_stop_string_is_sent(client: TestClient) -> None:
-    told = events(client, model="char", prompt="the cat s", max_tokens=30, temperature=0, stop=["s the"])
-    assert "".join(e["choices"][0]["text"] for e in told) == "ee"
-    assert told[-1]["choices"][0]["finish_reason"] == "stop"
-    # What only begins like a stop string is sent once it goes on otherwise.
-    told = events(client, model="char", prompt="the cat s", max_tokens=6, temperature=0, stop=["s thx"])
-    assert "".join(e["choices"][0]["text"] for e in told) == "ees th"
+def test_no_part_of_a_stop_string_is_streamed(client: TestClient) -> None:
+    stream_events = events(client, model="char", prompt="the cat s", max_tokens=30, temperature=0, stop=["s the"])
+    assert "".join(e["choices"][0]["text"] for e in stream_events) == "ee"
+    assert stream_events[-1]["choices"][0]["finish_reason"] == "stop"
+    # Text that only begins like a stop string is sent once it continues differently.
+    stream_events = events(client, model="char", prompt="the cat s", max_tokens=6, temperature=0, stop=["s thx"])
+    assert "".join(e["choices"][0]["text"] for e in stream_events) == "ees th"
 
 
-def test_the_counts_come_last_where_asked_for(client: TestClient) -> None:
-    told = events(
+def test_usage_comes_last_on_request(client: TestClient) -> None:
+    stream_events = events(
         client, model="word", prompt="the cat", max_tokens=3, seed=1, stream_options={"include_usage": True}
     )
-    assert all(e["usage"] is None for e in told[:-1])
-    assert told[-1]["choices"] == []
-    usage = told[-1]["usage"]
+    assert all(e["usage"] is None for e in stream_events[:-1])
+    assert stream_events[-1]["choices"] == []
+    usage = stream_events[-1]["usage"]
     assert (
         usage == post_ok(client, "/v1/completions", model="word", prompt="the cat", max_tokens=3, seed=1)["usage"]
     )
 
 
 class Source:
-    """Numbers with a pause between them; says when it was closed."""
+    """Numbers with a pause between them; records when it was closed."""
 
     def __init__(self, first: int, count: int, error: Exception | None = None) -> None:
         self.first, self.count, self.error = first, count, error
@@ -101,16 +101,16 @@ class Source:
             self.is_closed = True
 
 
-def test_sources_are_joined_each_in_its_order() -> None:
+def test_merge_keeps_the_order_of_each_source() -> None:
     async def collect() -> list[int]:
         return [number async for number in merge([Source(0, 200).numbers(), Source(1000, 100).numbers()])]
 
-    found = asyncio.run(collect())
-    assert sorted(found) == [*range(200), *range(1000, 1100)]
-    assert [number for number in found if number < 1000] == list(range(200))
+    result = asyncio.run(collect())
+    assert sorted(result) == [*range(200), *range(1000, 1100)]
+    assert [number for number in result if number < 1000] == list(range(200))
 
 
-def test_who_stops_reading_closes_every_source() -> None:
+def test_merge_closes_all_sources_when_the_reader_stops() -> None:
     sources = [Source(0, 10**9), Source(0, 10**9)]
 
     async def take_one() -> int:
@@ -123,7 +123,7 @@ def test_who_stops_reading_closes_every_source() -> None:
     assert all(source.is_closed for source in sources)
 
 
-def test_the_failure_of_one_ends_all() -> None:
+def test_merge_ends_all_sources_on_an_error() -> None:
     sources = [Source(0, 10**9), Source(0, 1, InputError("this cannot be read"))]
 
     async def collect() -> None:
@@ -135,7 +135,7 @@ def test_the_failure_of_one_ends_all() -> None:
     assert all(source.is_closed for source in sources)
 
 
-def test_an_error_in_a_stream_is_its_last_event() -> None:
+def test_stream_error_is_its_last_event() -> None:
     async def documents() -> AsyncGenerator[dict[str, Any]]:
         yield {"text": "ö"}
         raise InputError("this cannot be read")
@@ -165,14 +165,14 @@ class Endless:
 
 
 @pytest.mark.parametrize("prompts", [["the"], ["the", "a", ""]])
-def test_who_leaves_a_stream_ends_the_draw_of_every_prompt(tmp_path: Path, prompts: list[str]) -> None:
+def test_leaving_a_stream_ends_generation_for_every_prompt(tmp_path: Path, prompts: list[str]) -> None:
     scheduler: Any = Endless()
     loaded = LoadedModel("word", train_trigram(tmp_path, "word"), scheduler)
-    asked = prepare(CompletionRequest(prompt=prompts, stream=True), loaded, Limits(), None)
+    request_ = prepare(CompletionRequest(prompt=prompts, stream=True), loaded, Limits(), None)
 
     async def leave() -> None:
-        async with aclosing(chunks(asked)) as told:
-            assert (await anext(told))["choices"][0]["text"] == asked.tokenizer.token_text(1, 1)
+        async with aclosing(chunks(request_)) as opened:
+            assert (await anext(opened))["choices"][0]["text"] == request_.tokenizer.token_text(1, 1)
             assert scheduler.closed == 0
 
     asyncio.run(leave())

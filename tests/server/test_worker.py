@@ -1,4 +1,4 @@
-"""The scheduler: requests side by side are what they are alone."""
+"""Scheduler: concurrent requests give the same results as separate ones."""
 
 import asyncio
 from typing import Any
@@ -35,60 +35,60 @@ CASES = pytest.mark.parametrize("case", model_cases(), ids=str)
 
 @CASES
 @pytest.mark.parametrize("rows", [256, 3, 1])
-def test_side_by_side_every_job_draws_what_it_draws_alone(case: Case, rows: int) -> None:
+def test_concurrent_jobs_draw_what_they_draw_alone(case: Case, rows: int) -> None:
     model = tiny(case)
 
     async def together() -> list[list[list[TokenResult]]]:
-        async with open_scheduler(model, rows) as made:
+        async with open_scheduler(model, rows) as scheduler:
             jobs = [make_job(model, p, s) for p, s in zip(PROMPTS, SETTINGS, strict=True)]
-            return await asyncio.gather(*(collect(made, job) for job in jobs))
+            return await asyncio.gather(*(collect(scheduler, job) for job in jobs))
 
-    for prompt, settings, found in zip(PROMPTS, SETTINGS, run_async(together()), strict=True):
+    for prompt, settings, actual in zip(PROMPTS, SETTINGS, run_async(together()), strict=True):
         names = {name: getattr(settings, name) for name in Decoding.__slots__}
         expected = model.generate_several(prompt, 3, **names)
-        assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
-        assert [sample[-1].finish for sample in found] == [alone.finish_reason for alone in expected]
-        assert all(drawn.finish is None for sample in found for drawn in sample[:-1])
-        for sample, alone in zip(found, expected, strict=True):
+        assert [[drawn.id for drawn in sample] for sample in actual] == [alone.ids for alone in expected]
+        assert [sample[-1].finish for sample in actual] == [alone.finish_reason for alone in expected]
+        assert all(drawn.finish is None for sample in actual for drawn in sample[:-1])
+        for sample, alone in zip(actual, expected, strict=True):
             log_probs = [drawn.log_prob for drawn in sample]
             if model.family == "ngram":
                 assert log_probs == alone.log_probs
             assert_allclose(log_probs, alone.log_probs, rtol=1e-5)
 
 
-def test_alternatives_come_with_each_token_and_stop_texts_end_it() -> None:
+def test_tokens_have_alternatives_and_stop_texts_end_generation() -> None:
     model = tiny(NGRAM)
     continuation = Continuation(model.tokenizer, "the", ["cat"])
     job = Job(continuation.prompt_ids, Decoding(max_tokens=40, seed=1), 4, 3, continuation.stop_check)
 
     async def ask() -> list[list[TokenResult]]:
-        async with open_scheduler(model) as made:
-            return await collect(made, job)
+        async with open_scheduler(model) as scheduler:
+            return await collect(scheduler, job)
 
     expected = model.generate_several("the", 4, max_tokens=40, seed=1, stop="cat")
-    found = run_async(ask())
-    assert [[drawn.id for drawn in sample] for sample in found] == [alone.ids for alone in expected]
+    result = run_async(ask())
+    assert [[drawn.id for drawn in sample] for sample in result] == [alone.ids for alone in expected]
     assert any("cat" in alone.tokens for alone in expected)
     log_p, state = read_prompt(model.lm, Prompt(continuation.prompt_ids, model.lm.vocabulary))
-    for drawn in found[0]:
+    for drawn in result[0]:
         best = np.argsort(-log_p[0], kind="stable")[:3]
         assert drawn.top == tuple((int(i), float(log_p[0, i])) for i in best)
         assert drawn.log_prob == log_p[0, drawn.id]
         log_p, state = model.lm.step(state, np.array([drawn.id]))
 
 
-def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
+def test_max_tokens_zero_draws_nothing() -> None:
     model = tiny(NGRAM)
 
     async def ask() -> list[list[TokenResult]]:
-        async with open_scheduler(model) as made:
-            return await collect(made, make_job(model, "the", Decoding(max_tokens=0), samples=1))
+        async with open_scheduler(model) as scheduler:
+            return await collect(scheduler, make_job(model, "the", Decoding(max_tokens=0), samples=1))
 
     assert run_async(ask()) == [[]]
 
 
 @CASES
-def test_a_reading_is_what_the_model_steps(case: Case) -> None:
+def test_scored_prompt_equals_model_steps(case: Case) -> None:
     model = tiny(case)
     lm, v = model.lm, model.lm.vocabulary
     ids = [
@@ -98,13 +98,13 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
     ]
 
     async def ask() -> Any:
-        async with open_scheduler(model) as made:
+        async with open_scheduler(model) as scheduler:
             return await asyncio.gather(
-                made.score(ids),
-                made.score(ids, 2),
-                made.score(ids[:3], 1),
-                made.score([], 5),
-                made.next_log_probs(ids),
+                scheduler.score(ids),
+                scheduler.score(ids, 2),
+                scheduler.score(ids[:3], 1),
+                scheduler.score([], 5),
+                scheduler.next_log_probs(ids),
             )
 
     plain, full, short, empty, after = run_async(ask())
@@ -122,14 +122,14 @@ def test_a_reading_is_what_the_model_steps(case: Case) -> None:
         assert len(top) == 2
         assert [log_p for _, log_p in top] == sorted((log_p for _, log_p in top), reverse=True)
         assert_allclose(top[0][1], expected[t].max(), rtol=1e-5)
-        for id_, log_p in top:  # the very same number, as clients compare with ==
+        for id_, log_p in top:  # identical numbers, because clients compare with ==
             assert id_ != ids[t] or log_p == full.log_probs[t]
     assert_allclose(short.log_probs, own[:3], rtol=1e-5)
     assert len(empty.log_probs) == len(empty.top) == 0
     assert_allclose(empty.next_log_probs, expected[0], rtol=1e-5)
 
 
-def test_the_most_probable_are_told_in_order_and_what_is_impossible_is_not() -> None:
+def test_top_tokens_are_sorted_without_impossible_ones() -> None:
     with np.errstate(divide="ignore"):
         log_p = np.log([[0.1, 0.3, 0.3, 0.0, 0.3], [0.0, 0.0, 1.0, 0.0, 0.0]])
     expected = {2: [[1, 2], [2]], 9: [[1, 2, 4, 0], [2]], 1: [[1], [2]], 0: [[], []]}

@@ -1,4 +1,4 @@
-"""A beam as a tree, and what a model went by, against the search and the model themselves."""
+"""Beam traces and context descriptions against the search and the model."""
 
 import asyncio
 import math
@@ -25,7 +25,7 @@ from chainrule.text.corpus import Corpus
 LINES = ["the cat sees the dog", "the dog sees the mouse", "a cat loves the mouse", "the mouse runs"] * 6
 
 
-def made(family: str, tokenizer: str = "word", **settings: Any) -> Model:
+def train_small(family: str, tokenizer: str = "word", **settings: Any) -> Model:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         return api.train(family, Corpus.from_lines(LINES), tokenizer=tokenizer, seed=1, **settings)
@@ -33,22 +33,22 @@ def made(family: str, tokenizer: str = "word", **settings: Any) -> Model:
 
 @pytest.fixture(scope="module")
 def trigram() -> Model:
-    return made("ngram", order=3)
+    return train_small("ngram", order=3)
 
 
 @pytest.fixture(scope="module")
 def transformer() -> Model:
-    return made("transformer", hidden=8, heads=2, layers=2, epochs=1, batch_size=8)
+    return train_small("transformer", hidden=8, heads=2, layers=2, epochs=1, batch_size=8)
 
 
 @pytest.mark.parametrize(("size", "length"), [(1, 4), (3, 6), (5, 2)])
-def test_the_tree_holds_the_very_search(trigram: Model, size: int, length: int) -> None:
+def test_beam_trace_contains_the_search_hypotheses(trigram: Model, size: int, length: int) -> None:
     prompt = Prompt(Continuation(trigram.tokenizer, "the").prompt_ids, trigram.lm.vocabulary)
     settings = Decoding(strategy="beam", beam_size=size, max_tokens=length, unk="keep")
     trace = beam.BeamTrace(size)
     hypotheses = beam.search(trigram.lm, prompt, settings, num=size, observer=trace)
     assert hypotheses == beam.search(trigram.lm, prompt, settings, num=size)
-    for hypothesis in hypotheses:  # each of them is a path of nodes that were not pruned
+    for hypothesis in hypotheses:  # each is a path of nodes that were not pruned
         node = trace.nodes[trace.index(hypothesis.ids)]
         assert node.score == pytest.approx(math.fsum(hypothesis.log_probs), rel=1e-6)
         while True:
@@ -68,91 +68,89 @@ def test_the_tree_holds_the_very_search(trigram: Model, size: int, length: int) 
 
 @pytest.mark.parametrize("text", ["the cat  sees a dog", "the zebra runs\na cat\n", " the\tdog ", ""])
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte"])
-def test_pieces_are_the_text_and_bits_are_the_models(tokenizer: str, text: str) -> None:
-    model = made("ngram", tokenizer, order=2)
-    found = context.describe_context(model, text)
-    assert "".join(token["piece"] for token in found["tokens"]) == text
+def test_context_pieces_concatenate_to_the_text_with_model_bits(tokenizer: str, text: str) -> None:
+    model = train_small("ngram", tokenizer, order=2)
+    description = context.describe_context(model, text)
+    assert "".join(token["piece"] for token in description["tokens"]) == text
     score = list(model.scores(context.split_lines(text)))
-    log_probs = [each for line in score for each in line.log_probs]
-    assert [token["log_prob"] for token in found["tokens"]] == pytest.approx(log_probs, rel=1e-6)
-    spelt = sum(token.get("spelling_log_prob", 0.0) for token in found["tokens"])
+    log_probs = [item for line in score for item in line.log_probs]
+    assert [token["log_prob"] for token in description["tokens"]] == pytest.approx(log_probs, rel=1e-6)
+    spelt = sum(token.get("spelling_log_prob", 0.0) for token in description["tokens"])
     assert spelt == pytest.approx(sum(line.log_prob_of_spellings for line in score), rel=1e-6)
 
 
-def test_a_character_of_several_bytes_is_one_piece() -> None:
-    tokens = context.describe_context(made("ngram", "byte", order=2), "aé")["tokens"]
+def test_multi_byte_character_is_one_piece() -> None:
+    tokens = context.describe_context(train_small("ngram", "byte", order=2), "aé")["tokens"]
     assert [token["piece"] for token in tokens] == ["a", "é", "", ""]  # é is C3 A9; then </s>
 
 
-def test_rank_and_depth_of_a_trigram(trigram: Model) -> None:
-    found = context.describe_context(trigram, "the cat runs")
-    (view,) = found["views"]
+def test_rank_and_backoff_depth_of_a_trigram(trigram: Model) -> None:
+    description = context.describe_context(trigram, "the cat runs")
+    (view,) = description["views"]
     assert (view["kind"], view["order"]) == ("depth", 3)
-    # <s> the: a bigram at a line's start; <s> the cat: a trigram; "cat runs" never stood there, "runs" did
+    # <s> the: a bigram at the line start; <s> the cat: a trigram; "cat runs" is unseen, "runs" is known
     assert view["found"][:3] == [2, 3, 1]
     assert view["reasons"][view["reason"][0]] == "beginning of the line: no more words before it"
-    # three lines of four begin with "the", one with "a"
-    assert found["tokens"][0]["rank"] == 1
-    assert [each["token"] for each in found["tokens"][0]["top"][:2]] == ["the", "a"]
-    # "runs" never came after "cat", "sees" and "loves" did: at best it is the third guess
-    assert found["tokens"][2]["rank"] >= 3
-    assert {each["token"] for each in found["tokens"][2]["top"][:2]} == {"sees", "loves"}
+    # three of four lines begin with "the", one with "a"
+    assert description["tokens"][0]["rank"] == 1
+    assert [item["token"] for item in description["tokens"][0]["top"][:2]] == ["the", "a"]
+    # "runs" never followed "cat", "sees" and "loves" did: at best it is the third guess
+    assert description["tokens"][2]["rank"] >= 3
+    assert {item["token"] for item in description["tokens"][2]["top"][:2]} == {"sees", "loves"}
 
 
-def test_attention_has_a_row_for_every_token_that_sums_to_one(transformer: Model) -> None:
-    found = context.describe_context(transformer, "the cat sees the dog\nthe mouse runs")
-    (view,) = found["views"]
+def test_attention_rows_sum_to_one_per_token(transformer: Model) -> None:
+    description = context.describe_context(transformer, "the cat sees the dog\nthe mouse runs")
+    (view,) = description["views"]
     assert view["kind"] == "attention"
     firsts = [row["first"] for row in view["rows"]]
-    assert firsts == [0] * 6 + [6] * 4  # five words and </s>, then a line that starts anew
+    assert firsts == [0] * 6 + [6] * 4  # five words and </s>, then a line that restarts
     for place, row in enumerate(view["rows"]):
         weights = np.array(row["weights"])
-        assert weights.shape == (2, 2, place + 1 - row["first"])  # layers, heads, what was read
+        assert weights.shape == (2, 2, place + 1 - row["first"])  # layers, heads, tokens read
         np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=2e-3)
 
 
-def test_looking_leaves_the_network_as_it_was(transformer: Model) -> None:
+def test_describe_context_leaves_no_hooks(transformer: Model) -> None:
     network: Any = transformer.lm.network
     context.describe_context(transformer, "the cat")
     assert not any(module._forward_pre_hooks for module in network.modules())
 
 
-def test_a_network_without_attention_shows_nothing_and_a_mixture_all_its_parts(
-    trigram: Model, transformer: Model
-) -> None:
-    lstm = made("lstm", hidden=8, epochs=1)
+def test_views_of_networks_without_attention_and_mixtures(trigram: Model, transformer: Model) -> None:
+    lstm = train_small("lstm", hidden=8, epochs=1)
     assert context.describe_context(lstm, "the cat")["views"] == []
     mixed = api.mix([trigram, transformer, lstm], held_out=Corpus.from_lines(LINES[:4]))
     assert [view["kind"] for view in context.describe_context(mixed, "the cat")["views"]] == ["depth", "attention"]
 
 
-def test_long_texts_are_cut_and_said_so(trigram: Model) -> None:
-    found = context.describe_context(trigram, "the cat " * 400)
-    assert len(found["tokens"]) == context.MAX_TOKENS
-    assert found["left_out"] == 801 - context.MAX_TOKENS  # 800 words and </s>
+def test_long_texts_are_truncated_with_a_count(trigram: Model) -> None:
+    description = context.describe_context(trigram, "the cat " * 400)
+    assert len(description["tokens"]) == context.MAX_TOKENS
+    assert description["left_out"] == 801 - context.MAX_TOKENS  # 800 words and </s>
 
 
-def test_attention_of_a_long_text_is_bounded(transformer: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_of_a_long_text_is_limited(transformer: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "MAX_WEIGHTS", 200)
-    found = context.describe_context(transformer, "the cat sees the dog and the mouse " * 4)
-    (view,) = found["views"]
+    description = context.describe_context(transformer, "the cat sees the dog and the mouse " * 4)
+    (view,) = description["views"]
     assert len(view["rows"]) == 10  # four heads, a triangle of T²/2 each: T = √(2 · 200 / 4)
-    assert len(found["tokens"]) > 10
+    assert len(description["tokens"]) > 10
 
 
-def test_the_routes_answer(client: TestClient) -> None:
-    found = client.post("/v1/beam", json={"prompt": "the cat", "beam_size": 2, "max_tokens": 3}).json()
-    assert (found["object"], found["model"], found["prompt"]) == ("beam", "ngram", "the cat")
-    assert [node["parent"] for node in found["nodes"][:2]] == [None, None]
-    best = found["best"][0]
+def test_beam_and_context_routes(client: TestClient) -> None:
+    document = client.post("/v1/beam", json={"prompt": "the cat", "beam_size": 2, "max_tokens": 3}).json()
+    assert (document["object"], document["model"], document["prompt"]) == ("beam", "ngram", "the cat")
+    assert [node["parent"] for node in document["nodes"][:2]] == [None, None]
+    best = document["best"][0]
     texts, at = [], best["node"]
     while at is not None:
-        texts.append(found["nodes"][at]["text"])
-        at = found["nodes"][at]["parent"]
+        texts.append(document["nodes"][at]["text"])
+        at = document["nodes"][at]["parent"]
     assert "".join(reversed(texts)) == best["text"]
-    found = client.post("/v1/context", json={"model": "ngram", "text": "the cat"}).json()
-    assert [token["piece"] for token in found["tokens"]] == ["the", " cat", ""]
-    assert found["bytes"] == 8  # seven letters and the line's end
+    document = client.post("/v1/context", json={"model": "ngram", "text": "the cat"}).json()
+    assert [token["piece"] for token in document["tokens"]] == ["the", " cat", ""]
+    assert document["bytes"] == 8  # seven letters and the line end
 
 
 @pytest.mark.parametrize(
@@ -170,7 +168,7 @@ def test_the_routes_answer(client: TestClient) -> None:
         ("context", {"text": "a", "at": 1}, 400, "at"),
     ],
 )
-def test_wrong_requests_are_told_by_field(
+def test_invalid_beam_and_context_requests_name_the_field(
     client: TestClient, path: str, body: dict[str, Any], status: int, param: str
 ) -> None:
     answer = client.post(f"/v1/{path}", json=body)
@@ -178,7 +176,7 @@ def test_wrong_requests_are_told_by_field(
     assert answer.json()["error"]["param"] == param
 
 
-def test_work_ends_when_nobody_waits_for_it() -> None:
+def test_abandoned_work_is_cancelled() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def work(check: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""POST /v1/completions: against the model asked in process, and by hand."""
+"""POST /v1/completions: against the model in process, and by hand."""
 
 import json
 import math
@@ -40,8 +40,8 @@ def models(folder: Path) -> dict[str, Model]:
 
 @pytest.fixture(scope="module")
 def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
-    with open_client(*(folder / kind for kind in models), limits=Limits(tokens=100, prompts=4)) as found:
-        yield found
+    with open_client(*(folder / kind for kind in models), limits=Limits(tokens=100, prompts=4)) as client_:
+        yield client_
 
 
 def complete(client: TestClient, **fields: Any) -> dict[str, Any]:
@@ -49,30 +49,30 @@ def complete(client: TestClient, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_seed_gives_the_texts_of_generate(models: dict[str, Model], client: TestClient, kind: str) -> None:
+def test_seeded_completions_equal_generate(models: dict[str, Model], client: TestClient, kind: str) -> None:
     fields: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "seed": 5, "max_tokens": 12, "stop": ["e d"]}
-    found = complete(client, model=kind, prompt="the", n=4, **fields)["choices"]
+    choices = complete(client, model=kind, prompt="the", n=4, **fields)["choices"]
     expected = models[kind].generate_several("the", 4, **fields)
-    assert [choice["text"] for choice in found] == [generation.text for generation in expected]
-    assert [choice["finish_reason"] for choice in found] == [g.finish_reason for g in expected]
-    assert [choice["index"] for choice in found] == [0, 1, 2, 3]
+    assert [choice["text"] for choice in choices] == [generation.text for generation in expected]
+    assert [choice["finish_reason"] for choice in choices] == [g.finish_reason for g in expected]
+    assert [choice["index"] for choice in choices] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_echo_tells_the_score_of_the_prompt(models: dict[str, Model], client: TestClient, kind: str) -> None:
+def test_echoed_prompt_has_its_score(models: dict[str, Model], client: TestClient, kind: str) -> None:
     tokenizer = models[kind].tokenizer
     prompt = "the dög\na 🐭"
     score = models[kind].score(prompt)
     (choice,) = complete(client, model=kind, prompt=prompt, echo=True, logprobs=1, max_tokens=1, temperature=0)[
         "choices"
     ]
-    told = choice["logprobs"]
+    logprobs = choice["logprobs"]
     assert choice["text"].startswith(prompt)
-    assert told["token_logprobs"][0] is None
-    assert told["top_logprobs"][0] is None
-    np.testing.assert_allclose(told["token_logprobs"][1:-1], score.log_probs[1:-1], rtol=1e-6)
-    # Exactly one token more than the prompt has; score counts the </s> behind it.
-    assert len(told["tokens"]) == len(score.tokens)
+    assert logprobs["token_logprobs"][0] is None
+    assert logprobs["top_logprobs"][0] is None
+    np.testing.assert_allclose(logprobs["token_logprobs"][1:-1], score.log_probs[1:-1], rtol=1e-6)
+    # Exactly one token more than the prompt; score also counts the final </s>.
+    assert len(logprobs["tokens"]) == len(score.tokens)
     begun = tokenizer.bos, *post_ok(client, "/tokenize", model=kind, prompt=prompt)["tokens"]
     (choice,) = complete(client, model=kind, prompt=list(begun), echo=True, logprobs=1, max_tokens=1)["choices"]
     np.testing.assert_allclose(choice["logprobs"]["token_logprobs"][1:-1], score.log_probs[:-1], rtol=1e-6)
@@ -81,7 +81,7 @@ def test_echo_tells_the_score_of_the_prompt(models: dict[str, Model], client: Te
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_offsets_say_where_tokens_begin(client: TestClient, kind: str) -> None:
+def test_text_offsets_are_token_starts(client: TestClient, kind: str) -> None:
     fields: dict[str, Any] = {
         "prompt": "the dög  🐭",
         "max_tokens": 20,
@@ -90,15 +90,15 @@ def test_offsets_say_where_tokens_begin(client: TestClient, kind: str) -> None:
         "logprobs": 0,
     }
     (choice,) = complete(client, model=kind, **fields)["choices"]
-    text, told = choice["text"], choice["logprobs"]
-    assert told["top_logprobs"] is None
-    ends = [*told["text_offset"][1:], len(text)]
-    for token, begin, end in zip(told["tokens"], told["text_offset"], ends, strict=True):
+    text, reported = choice["text"], choice["logprobs"]
+    assert reported["top_logprobs"] is None
+    ends = [*reported["text_offset"][1:], len(text)]
+    for token, begin, end in zip(reported["tokens"], reported["text_offset"], ends, strict=True):
         if "\\x" not in token and token not in ("</s>", "<unk>"):
             assert text[begin:end].split() == token.split()
 
 
-def test_offsets_of_bytes_by_hand(client: TestClient) -> None:
+def test_text_offsets_of_bytes_worked_by_hand(client: TestClient) -> None:
     # ö is two bytes and begins at character 1.
     fields: dict[str, Any] = {"model": "byte", "echo": True, "logprobs": 1, "max_tokens": 0}
     (choice,) = complete(client, prompt="dög", **fields)["choices"]
@@ -107,22 +107,22 @@ def test_offsets_of_bytes_by_hand(client: TestClient) -> None:
     assert choice["finish_reason"] == "length"
 
 
-def test_the_most_probable_is_told_as_the_very_same_number(client: TestClient) -> None:
+def test_top_logprob_of_the_drawn_token_is_identical(client: TestClient) -> None:
     fields: dict[str, Any] = {"echo": True, "logprobs": 3, "max_tokens": 4, "temperature": 0}
     for kind in KINDS:
         (choice,) = complete(client, model=kind, prompt="the cat sees the", **fields)["choices"]
-        told = choice["logprobs"]
+        logprobs = choice["logprobs"]
         drawn = range(-4, 0) if choice["finish_reason"] == "length" else range(-1, 0)
         for token, log_prob, top in list(
-            zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True)
+            zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)
         )[1:]:
             assert top[token] == log_prob
             assert len(top) in (3, 4)
         for place in drawn:
-            assert told["token_logprobs"][place] == max(told["top_logprobs"][place].values())
+            assert logprobs["token_logprobs"][place] == max(logprobs["top_logprobs"][place].values())
 
 
-def test_prompts_of_all_shapes_are_the_same_prompt(models: dict[str, Model], client: TestClient) -> None:
+def test_prompt_formats_are_equivalent(models: dict[str, Model], client: TestClient) -> None:
     ids = models["word"].tokenizer.encode("the cat").tolist()
     bos = models["word"].tokenizer.bos
     fields: dict[str, Any] = {"model": "word", "seed": 3, "max_tokens": 6}
@@ -130,11 +130,11 @@ def test_prompts_of_all_shapes_are_the_same_prompt(models: dict[str, Model], cli
         [choice["text"] for choice in complete(client, prompt=prompt, **fields)["choices"]]
         for prompt in ("the cat", ["the cat"], ids, [ids], [bos, *ids], ["the cat", "the cat"], [ids, [bos, *ids]])
     ]
-    assert {len(found) for found in texts} == {1, 2}
-    assert len({text for found in texts for text in found}) == 1
+    assert {len(item) for item in texts} == {1, 2}
+    assert len({text for item in texts for text in item}) == 1
 
 
-def test_choices_stand_by_prompt_and_then_by_sample(models: dict[str, Model], client: TestClient) -> None:
+def test_choices_are_ordered_by_prompt_then_sample(models: dict[str, Model], client: TestClient) -> None:
     fields: dict[str, Any] = {"seed": 1, "max_tokens": 5}
     answer = complete(client, model="char", prompt=["the ", "a "], n=2, **fields)
     expected = [g.text for prompt in ("the ", "a ") for g in models["char"].generate_several(prompt, 2, **fields)]
@@ -146,7 +146,7 @@ def test_choices_stand_by_prompt_and_then_by_sample(models: dict[str, Model], cl
     assert counts["total_tokens"] == counts["prompt_tokens"] + counts["completion_tokens"]
 
 
-def test_the_document_is_the_one_clients_know(client: TestClient) -> None:
+def test_completion_has_the_openai_fields(client: TestClient) -> None:
     answer = complete(
         client, model="word", prompt="the", user="somebody", best_of=1, logit_bias={}, presence_penalty=0
     )
@@ -159,14 +159,14 @@ def test_the_document_is_the_one_clients_know(client: TestClient) -> None:
     assert other["system_fingerprint"] != answer["system_fingerprint"]
 
 
-def test_sixteen_tokens_unless_asked_otherwise(client: TestClient) -> None:
+def test_default_max_tokens_is_sixteen(client: TestClient) -> None:
     answer = complete(client, model="byte", prompt="the", stop=None, temperature=None, n=None, top_p=None)
     (choice,) = answer["choices"]
     drawn = answer["usage"]["completion_tokens"]
     assert drawn == 16 or (drawn < 16 and choice["finish_reason"] == "stop")
 
 
-def test_the_end_of_a_line_has_no_text_but_a_token(client: TestClient) -> None:
+def test_end_of_line_is_a_token_without_text(client: TestClient) -> None:
     (choice,) = complete(client, model="word", prompt="the fish today", temperature=0, logprobs=1, max_tokens=9)[
         "choices"
     ]
@@ -176,7 +176,7 @@ def test_the_end_of_a_line_has_no_text_but_a_token(client: TestClient) -> None:
     assert choice["logprobs"]["text_offset"] == [0]
 
 
-def test_tokens_of_a_stop_string_are_left_out_as_its_text_is(client: TestClient) -> None:
+def test_tokens_of_a_stop_string_are_omitted(client: TestClient) -> None:
     fields: dict[str, Any] = {
         "model": "byte",
         "prompt": "the cat s",
@@ -192,16 +192,14 @@ def test_tokens_of_a_stop_string_are_left_out_as_its_text_is(client: TestClient)
     assert cut["text"] == "ee"
 
 
-def test_what_is_impossible_is_a_finite_number(folder: Path) -> None:
+def test_impossible_tokens_have_a_finite_logprob(folder: Path) -> None:
     train_trigram(folder / "mle", "char", smoothing="mle")
     with open_client(folder / "mle" / "char") as client:
         (choice,) = complete(client, prompt="ttt", echo=True, logprobs=0, max_tokens=0)["choices"]
         assert choice["logprobs"]["token_logprobs"] == [None, -9999.0, -9999.0]
 
 
-def test_log_probabilities_are_the_models_own_whatever_the_filters(
-    models: dict[str, Model], client: TestClient
-) -> None:
+def test_logprobs_are_those_of_the_unfiltered_model(models: dict[str, Model], client: TestClient) -> None:
     fields: dict[str, Any] = {"max_tokens": 6, "temperature": 0.5, "top_k": 2, "seed": 2}
     (choice,) = complete(client, model="word", prompt="the", logprobs=0, **fields)["choices"]
     expected = models["word"].generate("the", **fields)
@@ -243,18 +241,18 @@ def test_log_probabilities_are_the_models_own_whatever_the_filters(
         ("unknown", 1),
     ],
 )
-def test_what_it_does_not_give_is_refused_by_name(client: TestClient, field: str, value: Any) -> None:
+def test_unsupported_completion_fields_are_rejected_by_name(client: TestClient, field: str, value: Any) -> None:
     error = post_error(client, "/v1/completions", **{"prompt": "the", field: value})
     assert error["param"] == field
     assert error["type"] == "invalid_request_error"
 
 
-def test_numbers_at_the_edge_are_taken(client: TestClient) -> None:
+def test_boundary_values_are_accepted(client: TestClient) -> None:
     for fields in ({"temperature": 1e300}, {"temperature": 1e-300}, {"top_p": 1}, {"top_k": 10**9}, {"seed": -1}):
         complete(client, model="word", prompt="the", max_tokens=2, **fields)
 
 
-def test_a_prompt_may_be_too_long(folder: Path, models: dict[str, Model]) -> None:
+def test_too_long_prompt_is_rejected(folder: Path, models: dict[str, Model]) -> None:
     with open_client(folder / "char", limits=Limits(prompt_tokens=5)) as client:
         complete(client, prompt="abcde")
         error = post_error(client, "/v1/completions", prompt="abcdef")
@@ -262,18 +260,18 @@ def test_a_prompt_may_be_too_long(folder: Path, models: dict[str, Model]) -> Non
         assert "6" in error["message"]
 
 
-def test_an_answer_may_be_too_large(client: TestClient) -> None:
+def test_too_large_logprobs_response_is_rejected(client: TestClient) -> None:
     error = post_error(client, "/v1/completions", model="byte", prompt="a" * 6000, echo=True, logprobs=100)
     assert error["param"] == "logprobs"
 
 
-def test_a_model_that_is_not_there_is_not_found(client: TestClient) -> None:
+def test_unknown_model_is_not_found(client: TestClient) -> None:
     answer = client.post("/v1/completions", json={"model": "other", "prompt": "the"})
     assert answer.status_code == 404
     assert answer.json()["error"]["param"] == "model"
 
 
-def test_an_answer_has_a_size(client: TestClient) -> None:
+def test_too_large_response_is_rejected(client: TestClient) -> None:
     # 4 prompts · 60 samples · 100 tokens · (1 + 50 alternatives) = 1,224,000 > 2^20
     fields = {"prompt": ["a"] * 4, "n": 60, "max_tokens": 100, "logprobs": 50}
     error = post_error(client, "/v1/completions", **fields)
@@ -281,10 +279,10 @@ def test_an_answer_has_a_size(client: TestClient) -> None:
     assert "1224000" in error["message"]
 
 
-def test_others_are_answered_while_tokens_are_ready_without_end(
+def test_other_requests_are_served_during_endless_generation(
     folder: Path, models: dict[str, Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A source of tokens that never waits; only a request that lets the event loop run leaves room for others."""
+    """A token source that never waits: only a request that yields to the event loop leaves room for others."""
     begun, closed = threading.Event(), threading.Event()
 
     async def endless(self: Scheduler, job: Job) -> AsyncGenerator[TokenResult]:
@@ -311,17 +309,17 @@ def test_all_choices_share_one_stop_automaton(client: TestClient, monkeypatch: p
     built: list[int] = []
     original = StopStrings.__init__
 
-    def counted(self: StopStrings, strings: Sequence[str] = ()) -> None:
+    def counted_init(self: StopStrings, strings: Sequence[str] = ()) -> None:
         built.append(len(strings))
         original(self, strings)
 
-    monkeypatch.setattr(StopStrings, "__init__", counted)
+    monkeypatch.setattr(StopStrings, "__init__", counted_init)
     complete(client, model="word", prompt=["the", "a"], n=8, max_tokens=4, stop=["cat", "dög"])
     assert built == [2]
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["complete", "stream"])
-def test_the_body_is_parsed_and_the_settings_are_validated_once(
+def test_body_is_parsed_and_settings_are_validated_once(
     client: TestClient, is_stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {"model": "word", "prompt": ["the", "a", ""], "n": 2, "max_tokens": 3, "seed": 1, "stream": is_stream}
@@ -360,9 +358,9 @@ def test_unknown_words_are_drawn_only_if_kept(rare_words: tuple[TestClient, Mode
     fields: dict[str, Any] = {"prompt": "cat", "n": 8, "seed": 2, "max_tokens": 20}
     excluded = complete(client, **fields, logprobs=3)["choices"]
     assert "<unk>" not in "".join(choice["text"] for choice in excluded)
-    kept = complete(client, **fields, unk="keep")["choices"]
-    assert "<unk>" in "".join(choice["text"] for choice in kept)
-    # the log-probabilities are those of the model, `<unk>` among the alternatives
+    choices = complete(client, **fields, unk="keep")["choices"]
+    assert "<unk>" in "".join(choice["text"] for choice in choices)
+    # the log-probabilities are the model's, with `<unk>` among the alternatives
     probabilities = dict(model.next("cat", 3))
     top = excluded[0]["logprobs"]["top_logprobs"][0]
     assert {token.strip(): math.exp(p) for token, p in top.items()} == {
@@ -371,7 +369,7 @@ def test_unknown_words_are_drawn_only_if_kept(rare_words: tuple[TestClient, Mode
     assert " <unk>" in top
 
 
-def test_unknown_words_are_spelled_as_generate_spells_them(rare_words: tuple[TestClient, Model]) -> None:
+def test_unknown_words_are_spelled_like_generate(rare_words: tuple[TestClient, Model]) -> None:
     client, model = rare_words
     fields: dict[str, Any] = {"seed": 2, "max_tokens": 20, "unk": "spell"}
     expected = model.generate_several("cat", 8, **fields)
@@ -380,11 +378,13 @@ def test_unknown_words_are_spelled_as_generate_spells_them(rare_words: tuple[Tes
     assert any("<unk>" in generation.tokens for generation in expected)
     assert "<unk>" not in "".join(choice["text"] for choice in choices)
     for choice, generation in zip(choices, expected, strict=True):
-        told = choice["logprobs"]
-        words = [token for token in told["tokens"] if token != "</s>"]
+        logprobs = choice["logprobs"]
+        words = [token for token in logprobs["tokens"] if token != "</s>"]
         assert "".join(words) == choice["text"]
-        assert told["token_logprobs"] == pytest.approx(generation.log_probs)
-        for token, log_prob, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert logprobs["token_logprobs"] == pytest.approx(generation.log_probs)
+        for token, log_prob, top in zip(
+            logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True
+        ):
             assert top[token] == log_prob
     events = client.post("/v1/completions", json={"prompt": "cat", "stream": True, **fields}).text.removesuffix(
         "data: [DONE]\n\n"
@@ -393,25 +393,29 @@ def test_unknown_words_are_spelled_as_generate_spells_them(rare_words: tuple[Tes
     assert "".join(part["choices"][0]["text"] for part in parts) == expected[0].text
 
 
-def test_a_stop_string_inside_a_spelled_word_ends_the_text(rare_words: tuple[TestClient, Model]) -> None:
+def test_stop_string_inside_a_spelled_word_ends_the_text(rare_words: tuple[TestClient, Model]) -> None:
     client, model = rare_words
     fields: dict[str, Any] = {"seed": 2, "max_tokens": 20, "unk": "spell"}
-    text = next(found.text for found in model.generate_several("cat", 8, **fields) if len(found.text.split()) > 3)
+    text = next(
+        results.text for results in model.generate_several("cat", 8, **fields) if len(results.text.split()) > 3
+    )
     stop = next(word for word in text.split() if word != "cat")[1:]
     expected = model.generate_several("cat", 8, stop=stop, **fields)
     choices = complete(client, prompt="cat", n=8, stop=stop, **fields)
-    found = [(choice["text"], choice["finish_reason"]) for choice in choices["choices"]]
-    assert found == [(generation.text, generation.finish_reason) for generation in expected]
+    results = [(choice["text"], choice["finish_reason"]) for choice in choices["choices"]]
+    assert results == [(generation.text, generation.finish_reason) for generation in expected]
     whole = complete(client, prompt="cat", n=8, **fields)["usage"]["completion_tokens"]
-    assert choices["usage"]["completion_tokens"] < whole  # what is drawn behind the stop string is not counted
+    assert choices["usage"]["completion_tokens"] < whole  # tokens after the stop string are not counted
     whole_texts = [generation.text for generation in model.generate_several("cat", 8, **fields)]
-    unstopped = complete(client, prompt="cat", n=8, stop="<", **fields)["choices"]  # the name <unk> is no text here
+    unstopped = complete(client, prompt="cat", n=8, stop="<", **fields)[
+        "choices"
+    ]  # the name <unk> is not text here
     assert [choice["text"] for choice in unstopped] == whole_texts
     unseeded = complete(client, prompt="cat", n=8, stop=["e"], unk="spell", max_tokens=20)["choices"]
     assert all("e" not in choice["text"] for choice in unseeded)
 
 
-def test_spelling_without_a_speller_is_refused(rare_words: tuple[TestClient, Model], tmp_path: Path) -> None:
+def test_spelling_without_a_speller_is_rejected(rare_words: tuple[TestClient, Model], tmp_path: Path) -> None:
     replace(rare_words[1], speller=None).save(tmp_path / "speechless")
     with open_client(tmp_path / "speechless", limits=Limits()) as client:
         error = post_error(client, "/v1/completions", prompt="cat", unk="spell")
@@ -419,7 +423,7 @@ def test_spelling_without_a_speller_is_refused(rare_words: tuple[TestClient, Mod
         assert error["message"] == "unk is 'spell', but this model has no speller; choose exclude or keep"
 
 
-def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) -> None:
+def test_next_and_beam_with_unknown_words(rare_words: tuple[TestClient, Model]) -> None:
     client, _ = rare_words
     listed = post_ok(client, "/v1/next", prompt="cat")["next"]
     unknown = next(entry for entry in listed if entry["is_unknown"])
@@ -429,7 +433,7 @@ def test_next_and_beam_of_unknown_words(rare_words: tuple[TestClient, Model]) ->
     assert "<unk>" not in {node["token"] for node in nodes}
 
 
-def test_an_opening_mark_is_continued_without_a_blank(tmp_path: Path) -> None:
+def test_opening_mark_is_continued_without_a_space(tmp_path: Path) -> None:
     lines = Corpus.from_lines(['He said (as he did) that "the cat" was here.'])
     chainrule.train("ngram", lines, order=3, smoothing="witten-bell").save(tmp_path / "marks")
     with open_client(tmp_path / "marks", limits=Limits()) as client:
@@ -437,6 +441,10 @@ def test_an_opening_mark_is_continued_without_a_blank(tmp_path: Path) -> None:
             (choice,) = complete(client, prompt=prompt, temperature=0, max_tokens=4)["choices"]
             assert choice["text"] == text
             assert post_ok(client, "/v1/next", prompt=prompt)["next"][0]["text"] == text.split()[0]
-        told = complete(client, prompt="He said (", echo=True, logprobs=0, max_tokens=0)["choices"][0]["logprobs"]
+        logprobs = complete(client, prompt="He said (", echo=True, logprobs=0, max_tokens=0)["choices"][0][
+            "logprobs"
+        ]
         scored = post_ok(client, "/v1/score", input="He said (")["results"][0]["log_probs"]
-        assert told["token_logprobs"][1:] == pytest.approx(scored[1:-1])  # an echoed prompt is scored as any text
+        assert logprobs["token_logprobs"][1:] == pytest.approx(
+            scored[1:-1]
+        )  # an echoed prompt is scored as any text

@@ -1,4 +1,4 @@
-"""POST /v1/score and POST /v1/next: against the model asked in process."""
+"""POST /v1/score and POST /v1/next: against the model in process."""
 
 import math
 from collections.abc import Iterator
@@ -30,15 +30,15 @@ def models(folder: Path) -> dict[str, Model]:
 
 @pytest.fixture(scope="module")
 def client(models: dict[str, Model], folder: Path) -> Iterator[TestClient]:
-    with open_client(*(folder / kind for kind in models), limits=Limits(prompts=4, prompt_tokens=100)) as found:
-        yield found
+    with open_client(*(folder / kind for kind in models), limits=Limits(prompts=4, prompt_tokens=100)) as client_:
+        yield client_
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
-def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
+def test_scores_equal_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
     texts = ["the cat sees a 🐭", "a zebra\r\nthe  fish ", ""]
-    found = post_ok(client, "/v1/score", model=kind, input=texts)["results"]
-    for text, result, score in zip(texts, found, models[kind].scores(texts), strict=True):
+    results = post_ok(client, "/v1/score", model=kind, input=texts)["results"]
+    for text, result, score in zip(texts, results, models[kind].scores(texts), strict=True):
         assert result["text"] == text
         assert result["tokens"] == list(score.tokens)
         assert result["oov"] == score.oov
@@ -56,7 +56,7 @@ def test_scores_are_those_of_the_model(models: dict[str, Model], client: TestCli
             assert result["bits_per_byte"] == pytest.approx(figures.bits_per_byte, rel=1e-5)
 
 
-def test_one_text_is_one_result_in_the_unit_asked_for(models: dict[str, Model], client: TestClient) -> None:
+def test_single_text_is_scored_in_the_requested_unit(models: dict[str, Model], client: TestClient) -> None:
     (bits,) = post_ok(client, "/v1/score", model="word", input="the cat", unit="bits")["results"]
     (log10,) = post_ok(client, "/v1/score", model="word", input="the cat", unit="log10")["results"]
     nats = models["word"].score("the cat").log_prob
@@ -64,7 +64,7 @@ def test_one_text_is_one_result_in_the_unit_asked_for(models: dict[str, Model], 
     assert log10["log_prob"] == pytest.approx(nats / math.log(10), rel=1e-6)
 
 
-def test_an_impossible_token_is_null(folder: Path) -> None:
+def test_impossible_token_scores_null(folder: Path) -> None:
     train_trigram(folder / "mle", "word", smoothing="mle")
     with open_client(folder / "mle" / "word") as client:
         (result,) = post_ok(client, "/v1/score", input="the the")["results"]
@@ -75,7 +75,7 @@ def test_an_impossible_token_is_null(folder: Path) -> None:
     assert result["bits_per_byte"] is None
 
 
-def test_too_much_to_score_is_refused(client: TestClient) -> None:
+def test_too_large_score_requests_are_rejected(client: TestClient) -> None:
     assert post_error(client, "/v1/score", model="word", input=["the"] * 5)["param"] == "input"
     assert post_error(client, "/v1/score", model="char", input="x" * 100)["code"] == "context_length_exceeded"
     assert post_error(client, "/v1/score", model="word", input=1)["param"] == "input"
@@ -84,7 +84,7 @@ def test_too_much_to_score_is_refused(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
-def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
+def test_next_tokens_equal_the_model(models: dict[str, Model], client: TestClient, kind: str) -> None:
     for context in ("", "the", "the cat\na "):
         answer = post_ok(client, "/v1/next", model=kind, prompt=context, top=5)
         expected = models[kind].next(context, 5)
@@ -92,11 +92,11 @@ def test_the_next_tokens_are_those_of_the_model(models: dict[str, Model], client
         np.testing.assert_allclose([i["probability"] for i in answer["next"]], [p for _, p in expected], rtol=1e-6)
         assert all(i["shaped_probability"] == pytest.approx(i["probability"], rel=1e-6) for i in answer["next"])
         everything = np.array([p for _, p in models[kind].next(context, models[kind].tokenizer.vocab_size)])
-        kept = everything[everything > 0]
-        assert answer["entropy_bits"] == pytest.approx(-(kept * np.log2(kept)).sum(), rel=1e-6)
+        remaining = everything[everything > 0]
+        assert answer["entropy_bits"] == pytest.approx(-(remaining * np.log2(remaining)).sum(), rel=1e-6)
 
 
-def test_what_filters_cut_has_no_probability_left(client: TestClient) -> None:
+def test_filtered_tokens_have_no_shaped_probability(client: TestClient) -> None:
     own = post_ok(client, "/v1/next", model="word", prompt="the", top=4)["next"]
     answer = post_ok(client, "/v1/next", model="word", prompt="the", top=4, top_k=2)
     first, second, *rest = [item["shaped_probability"] for item in answer["next"]]
@@ -106,12 +106,12 @@ def test_what_filters_cut_has_no_probability_left(client: TestClient) -> None:
     assert rest == [0, 0]
     assert answer["kept"] == 2
     assert [item["probability"] for item in answer["next"]] == [item["probability"] for item in own]
-    # At temperature 0 one token is left, and nothing to ask: 0 bits.
+    # At temperature 0 one token remains: 0 bits.
     answer = post_ok(client, "/v1/next", model="word", prompt="the", temperature=0)
     assert (answer["kept"], answer["shaped_entropy_bits"]) == (1, 0)
 
 
-def test_the_text_of_a_token_is_what_it_would_add(client: TestClient) -> None:
+def test_next_token_text_includes_its_space(client: TestClient) -> None:
     answer = post_ok(client, "/v1/next", model="word", prompt="the", top=1)
     assert answer["next"][0]["text"] == " " + answer["next"][0]["token"]
     answer = post_ok(client, "/v1/next", model="word", prompt="the\n", top=1)
@@ -119,10 +119,10 @@ def test_the_text_of_a_token_is_what_it_would_add(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
-def test_the_end_of_a_line_adds_a_line_break(models: dict[str, Model], client: TestClient, kind: str) -> None:
+def test_end_of_line_adds_a_line_break(models: dict[str, Model], client: TestClient, kind: str) -> None:
     eos = models[kind].tokenizer.eos
-    found = post_ok(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
-    (text,) = [item["text"] for item in found if item["id"] == eos]
+    next = post_ok(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
+    (text,) = [item["text"] for item in next if item["id"] == eos]
     assert text == "\n"
     # The prompt with it is the prompt whose last token is `</s>`.
     ids = models[kind].tokenizer.encode("the fish today").tolist()
@@ -131,14 +131,14 @@ def test_the_end_of_a_line_adds_a_line_break(models: dict[str, Model], client: T
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("char", "characters"), ("byte", "bytes")])
-def test_single_characters_have_no_beginning(client: TestClient, kind: str, unit: str) -> None:
-    told = post_error(client, "/v1/next", model=kind, prompt="the ", prefix="c")
-    assert told["param"] == "prefix"
-    assert f"single {unit}; leave it out, and append it to prompt" in told["message"]
+def test_prefix_is_rejected_for_character_tokenizers(client: TestClient, kind: str, unit: str) -> None:
+    error = post_error(client, "/v1/next", model=kind, prompt="the ", prefix="c")
+    assert error["param"] == "prefix"
+    assert f"single {unit}; leave it out, and append it to prompt" in error["message"]
     assert post_ok(client, "/v1/next", model=kind, prompt="the ", prefix="")["prefix_probability"] == 1
 
 
-def test_a_word_is_completed_while_it_is_typed(models: dict[str, Model], client: TestClient) -> None:
+def test_prefix_completes_words(models: dict[str, Model], client: TestClient) -> None:
     answer = post_ok(client, "/v1/next", model="word", prompt="the", prefix="d")
     assert [item["token"] for item in answer["next"]] == ["dög"]
     assert answer["prefix_probability"] == pytest.approx(dict(models["word"].next("the", 100))["dög"])
@@ -146,19 +146,19 @@ def test_a_word_is_completed_while_it_is_typed(models: dict[str, Model], client:
     assert [item["token"] for item in answer["next"]] == ["sees"]
     answer = post_ok(client, "/v1/next", model="word", prompt="the", prefix="q")
     assert (answer["next"], answer["prefix_probability"]) == ([], 0)
-    # Sub-words carry the blank before them in their names.
-    found = post_ok(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
-    assert found[0]["token"] == " sees"
+    # Sub-words include the space before them.
+    next = post_ok(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
+    assert next[0]["token"] == " sees"
 
 
-def test_ids_may_be_the_prompt(models: dict[str, Model], client: TestClient) -> None:
+def test_prompt_may_be_ids(models: dict[str, Model], client: TestClient) -> None:
     ids = models["char"].tokenizer.encode("the c").tolist()
     by_text = post_ok(client, "/v1/next", model="char", prompt="the c")
     assert post_ok(client, "/v1/next", model="char", prompt=ids) == by_text
     assert post_ok(client, "/v1/next", model="char", prompt=[models["char"].tokenizer.bos, *ids]) == by_text
 
 
-def test_numbers_out_of_range_are_refused(client: TestClient) -> None:
+def test_next_rejects_numbers_out_of_range(client: TestClient) -> None:
     for field, value in {
         "top": 0,
         "top_k": 0,

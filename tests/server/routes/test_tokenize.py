@@ -1,4 +1,4 @@
-"""The tokenizer over HTTP: ids as training and evaluation see them, and back."""
+"""The tokenizer over HTTP: ids as in training and evaluation, and back."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +24,12 @@ def tokenizers(folder: Path) -> dict[str, Tokenizer]:
 
 @pytest.fixture(scope="module")
 def client(tokenizers: dict[str, Tokenizer], folder: Path) -> Iterator[TestClient]:
-    with open_client(*(folder / kind for kind in tokenizers)) as found:
-        yield found
+    with open_client(*(folder / kind for kind in tokenizers)) as client_:
+        yield client_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_becomes_the_ids_of_evaluation_and_a_text_again(
+def test_tokenize_equals_evaluation_and_round_trips(
     tokenizers: dict[str, Tokenizer], client: TestClient, kind: str
 ) -> None:
     answer = post_ok(client, "/tokenize", model=kind, prompt=TEXT)
@@ -38,7 +38,7 @@ def test_a_text_becomes_the_ids_of_evaluation_and_a_text_again(
     assert post_ok(client, "/detokenize", model=kind, tokens=answer["tokens"])["prompt"] == TEXT
 
 
-def test_a_last_line_without_a_break_is_open(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
+def test_last_line_without_break_has_no_eos(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
     eos = tokenizers["char"].eos
     assert post_ok(client, "/tokenize", model="char", prompt="a\nt")["tokens"].count(eos) == 1
     assert post_ok(client, "/tokenize", model="char", prompt="a\nt\n")["tokens"].count(eos) == 2
@@ -46,7 +46,7 @@ def test_a_last_line_without_a_break_is_open(tokenizers: dict[str, Tokenizer], c
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_name_of_a_control_symbol_alone_is_that_symbol(
+def test_control_symbol_alone_is_tokenized_as_such(
     tokenizers: dict[str, Tokenizer], client: TestClient, kind: str
 ) -> None:
     tokenizer = tokenizers[kind]
@@ -55,12 +55,12 @@ def test_the_name_of_a_control_symbol_alone_is_that_symbol(
         tokenizer.eos
     ]
     for text in ("<s> the", " <s>", "the</s>", "<s></s>"):
-        found = post_ok(client, "/tokenize", model=kind, prompt=text)["tokens"]
-        assert found == tokenizer.encode(text).tolist()
-        assert not {tokenizer.bos, tokenizer.eos} & set(found)
+        tokens = post_ok(client, "/tokenize", model=kind, prompt=text)["tokens"]
+        assert tokens == tokenizer.encode(text).tolist()
+        assert not {tokenizer.bos, tokenizer.eos} & set(tokens)
 
 
-def test_the_start_symbol_is_added_where_asked_for(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
+def test_bos_is_added_on_request(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
     bos = tokenizers["word"].bos
     plain = post_ok(client, "/tokenize", model="word", prompt="the cat", return_token_strs=True)
     begun = post_ok(client, "/tokenize", model="word", prompt="the cat", add_special_tokens=True)
@@ -70,7 +70,7 @@ def test_the_start_symbol_is_added_where_asked_for(tokenizers: dict[str, Tokeniz
     assert post_ok(client, "/detokenize", model="word", tokens=begun["tokens"])["prompt"] == "the cat"
 
 
-def test_what_there_is_to_know_of_a_tokenizer(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
+def test_tokenizer_info(tokenizers: dict[str, Tokenizer], client: TestClient) -> None:
     info = client.get("/tokenizer_info").json()  # of the first model
     assert (info["bos_token"], info["eos_token"], info["unk_token"]) == ("<s>", "</s>", "<unk>")
     assert info["tokenizer_class"] == "word"
@@ -82,7 +82,7 @@ def test_what_there_is_to_know_of_a_tokenizer(tokenizers: dict[str, Tokenizer], 
     assert client.get("/tokenizer_info", params={"model": "none"}).status_code == 404
 
 
-def test_ids_that_are_no_tokens_are_refused(client: TestClient) -> None:
+def test_invalid_token_ids_are_rejected(client: TestClient) -> None:
     for ids in ([-1], [10**6], [1, 2.5], "the"):
         assert post_error(client, "/detokenize", model="word", tokens=ids)["param"] == "tokens"
     assert post_error(client, "/tokenize", model="word")["param"] == "prompt"
