@@ -1,4 +1,4 @@
-"""A real Chromium in front of a real server of small models."""
+"""A real Chromium and a real server of small models."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-if os.environ.get("CI") != "true":  # there it is required
+if os.environ.get("CI") != "true":  # in CI it is required
     pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -38,7 +38,7 @@ LINES: Final = ["the cat sees the dog", "the dog sees the mouse", "a cat loves t
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A trigram of words, a bigram of letters, a Transformer."""
+    """A word trigram, a character bigram, a Transformer."""
     whole = tmp_path_factory.mktemp("page")
     corpus = Corpus.from_lines(LINES)
     network: dict[str, Any] = {"hidden": 8, "heads": 2, "layers": 2, "epochs": 1, "batch_size": 8}
@@ -69,23 +69,25 @@ def url(folders: list[Path]) -> Iterator[str]:
 
 @pytest.fixture
 def visit(browser: Browser, url: str) -> Visit:
-    """Open the page; afterwards nothing was asked of another machine, and nothing failed inside it."""
+    """Open the page; afterwards check that there were no external requests and no errors."""
 
     @contextmanager
-    def opened(address: str = url, **settings: Any) -> Iterator[Page]:
+    def open_page(address: str = url, **settings: Any) -> Iterator[Page]:
         context = browser.new_context(**settings)
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
-        asked: list[str] = []
+        request_: list[str] = []
         failed: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("request", lambda request: request_.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
-        page.on("console", lambda said: failed.append(said.text) if "Content Security" in said.text else None)
+        page.on(
+            "console", lambda message: failed.append(message.text) if "Content Security" in message.text else None
+        )
         page.goto(address)
         yield page
         context.close()
-        assert asked
-        assert {urlsplit(each).netloc for each in asked} == {urlsplit(address).netloc}
+        assert request_
+        assert {urlsplit(item).netloc for item in request_} == {urlsplit(address).netloc}
         assert failed == []
 
-    return opened
+    return open_page

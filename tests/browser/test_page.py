@@ -1,6 +1,6 @@
-"""The page in a real Chromium, in front of a real server of small models.
+"""The web page in a real Chromium with a real server of small models.
 
-Screenshots of every view, light, dark and narrow, go to the folder that CHAINRULE_SCREENSHOTS names.
+Screenshots of every view, light, dark and narrow, go to the folder named by CHAINRULE_SCREENSHOTS.
 """
 
 import os
@@ -21,7 +21,7 @@ from server.running_server import run_server
 KEY: Final = "open-sesame"
 
 
-def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
+def test_next_distribution_updates_and_marks_filtered_tokens(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat")
         cards = page.locator("#panel-next .card")
@@ -29,10 +29,10 @@ def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
         trigram = cards.nth(0)
         expect(trigram.locator("h3")).to_have_text("trigram")
         first = trigram.locator(".bar[style*='--rank: 0;']")
-        expect(first.locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # what came after "the cat"
+        expect(first.locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # what followed "the cat"
         expect(trigram.locator(".bar.cut")).to_have_count(0)
         page.get_by_label("top-k").fill("1")
-        expect(first.locator(".number")).to_have_text("100 %", timeout=TIMEOUT_MS)  # all the mass is its own now
+        expect(first.locator(".number")).to_have_text("100 %", timeout=TIMEOUT_MS)  # it has all the mass now
         expect(trigram.locator(".figures")).to_contain_text("1 token after filtering")
         expect(trigram.locator(".bar:not(.cut)")).to_have_count(1)
         first.click()
@@ -41,14 +41,14 @@ def test_the_distribution_moves_and_shows_what_is_cut(visit: Visit) -> None:
         expect(cards).to_have_count(2)
 
 
-def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
+def test_surprisal_shows_tokens_and_totals(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat runs")
         panel = open_tab(page, "surprisal")
         cards = panel.locator(".card")
         expect(cards).to_have_count(3, timeout=TIMEOUT_MS)
-        expect(cards.nth(0).locator(".token-text")).to_have_count(4)  # three words and the end
-        expect(cards.nth(1).locator(".token-text")).to_have_count(13)  # twelve letters and the end
+        expect(cards.nth(0).locator(".token-text")).to_have_count(4)  # three words and </s>
+        expect(cards.nth(1).locator(".token-text")).to_have_count(13)  # twelve letters and </s>
         expect(cards.nth(0).locator(".figures")).to_contain_text("bits per byte")
         runs = cards.nth(0).locator(".token-text").nth(2)
         runs.hover()
@@ -56,10 +56,10 @@ def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
         expect(runs).to_have_text(" runs")
         bits = float(str(runs.get_attribute("title")).split()[0])
         assert bits > 2  # it never followed "cat"
-        found = page.request.post(
+        response = page.request.post(
             f"{page.url}v1/score", data={"model": "trigram", "input": "the cat runs", "unit": "bits"}
         )
-        (score,) = found.json()["results"]
+        (score,) = response.json()["results"]
         assert bits == pytest.approx(-score["log_probs"][2], abs=0.01)
         expect(cards.nth(0).locator(".figures")).to_contain_text(f"{score['bits_per_byte']:.3f} bits per byte")
         runs.focus()
@@ -67,7 +67,7 @@ def test_surprisal_is_told_with_its_totals(visit: Visit) -> None:
         expect(cards.nth(0).locator(".detail")).to_contain_text("the")
 
 
-def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> None:
+def test_generation_streams_and_continues_from_an_alternative(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat")
         panel = open_tab(page, "generate")
@@ -79,7 +79,7 @@ def test_generation_streams_and_goes_on_from_an_alternative(visit: Visit) -> Non
         others = panel.locator(".alternatives .bar:not(.came)")
         expect(others.first).to_be_visible()
         words = others.locator(".token").filter(has_text=re.compile("^(loves|sees|runs)$"))
-        word = words.first.inner_text()  # what came by chance is none of the others
+        word = words.first.inner_text()  # a sampled token is not among the alternatives
         words.first.click()
         expect(panel.locator(".token-text").first).to_have_text(f" {word}", timeout=TIMEOUT_MS)
         expect(panel.locator("[role=status]")).to_contain_text("under the model;", timeout=TIMEOUT_MS)
@@ -107,7 +107,7 @@ def test_punctuation_is_shown_without_joiners(visit: Visit, tmp_path: Path) -> N
         assert "\uffed" not in panel.inner_html()
 
 
-def test_the_unknown_word_symbol_of_a_model_is_shown_in_words(visit: Visit, tmp_path: Path) -> None:
+def test_unknown_word_symbol_is_described(visit: Visit, tmp_path: Path) -> None:
     lines = ["cat lion", "cat tiger puma", "lynx ocelot jaguar", "cougar caracal serval"]
     model = chainrule.train("ngram", Corpus.from_lines(lines), order=1, smoothing="laplace", min_count=2, unk="OOV")
     model.save(tmp_path / "rare")
@@ -132,7 +132,7 @@ def test_the_unknown_word_symbol_of_a_model_is_shown_in_words(visit: Visit, tmp_
         expect(page.locator("#text")).to_have_value(re.compile("^cat OOV"))
 
 
-def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
+def test_beam_tree_can_be_navigated(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the")
         panel = open_tab(page, "beam")
@@ -140,7 +140,7 @@ def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
         expect(nodes.first).to_be_visible(timeout=TIMEOUT_MS)
         expect(panel.locator("svg path")).to_have_count(nodes.count())
         expect(panel.locator("svg .node.pruned").first).to_be_visible()
-        page.get_by_label("length penalty").fill("2")  # long texts are the better ones now
+        page.get_by_label("length penalty").fill("2")  # longer texts are better now
         body = {"model": "trigram", "prompt": "the", "beam_size": 3, "max_tokens": 6, "length_penalty": 2.0}
         best = page.request.post(f"{page.url}v1/beam", data=body).json()["best"][0]
         expect(panel.locator(".found li").first).to_contain_text(best["text"].strip(), timeout=TIMEOUT_MS)
@@ -153,7 +153,7 @@ def test_a_beam_is_a_tree_and_can_be_walked(visit: Visit) -> None:
         expect(nodes.first).not_to_be_focused()
 
 
-def test_context_shows_depth_and_attention(visit: Visit) -> None:
+def test_context_shows_backoff_depth_and_attention(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat sees")
         panel = open_tab(page, "context")
@@ -177,7 +177,7 @@ def test_context_shows_depth_and_attention(visit: Visit) -> None:
         expect(attention.locator(".detail")).to_contain_text("<s> 100 %")
 
 
-def test_text_is_shown_as_text_whatever_it_holds(visit: Visit) -> None:
+def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
     hostile = '<script>document.title="taken"</script><img src=x onerror=document.title="taken"> שלום עולם'
     with visit() as page:
         fill_text(page, hostile)
@@ -193,7 +193,7 @@ def test_text_is_shown_as_text_whatever_it_holds(visit: Visit) -> None:
         expect(page).to_have_title("chainrule")
 
 
-def test_a_megabyte_is_cut_and_said_so(visit: Visit) -> None:
+def test_pasted_megabyte_is_truncated_with_a_message(visit: Visit) -> None:
     with visit() as page:
         page.wait_for_selector("html[data-ready]")
         page.evaluate("""() => {
@@ -209,12 +209,12 @@ def test_a_megabyte_is_cut_and_said_so(visit: Visit) -> None:
             const box = document.getElementById("text");
             box.value = "x".repeat(1 << 20);
             box.dispatchEvent(new Event("input"));
-        }""")  # by another way than pasting
+        }""")  # not by pasting
         expect(page.locator("#note")).to_contain_text("truncated to its first 20,000")
         assert len(page.input_value("#text")) == 20_000
 
 
-def test_keys_alone_reach_everything(visit: Visit) -> None:
+def test_page_is_usable_with_the_keyboard_alone(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat")
         page.focus("#tab-next")
@@ -225,7 +225,7 @@ def test_keys_alone_reach_everything(visit: Visit) -> None:
         page.keyboard.press("ArrowRight")
         expect(page.locator("#tab-next")).to_be_focused()
         bar = bars_of_first_model(page)
-        expect(bar(0).locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # the answer for "the cat"
+        expect(bar(0).locator(".token")).to_have_text("sees", timeout=TIMEOUT_MS)  # the response for "the cat"
         for _ in range(4):  # past the three sliders to the first bar of the first model
             page.keyboard.press("Tab")
         expect(bar(0)).to_be_focused()
@@ -237,25 +237,25 @@ def test_keys_alone_reach_everything(visit: Visit) -> None:
 
 
 def bars_of_first_model(page: Page) -> Callable[[int], Locator]:
-    """The bar of a rank, 0 for the most probable token."""
+    """The bar of a rank; 0 is the most probable token."""
     card = page.locator("#panel-next .card").first
     return lambda rank: card.locator(f".bar[style*='--rank: {rank};']")
 
 
 def change_text(page: Page, text: str) -> None:
-    """Set the text as typing would, without moving the focus into its box."""
+    """Set the text as typing would, without moving the focus."""
     page.locator("#text").evaluate(
         "(box, text) => { box.value = text; box.dispatchEvent(new Event('input')); }", text
     )
 
 
 def test_focus_stays_in_place_when_the_focused_bar_disappears(visit: Visit) -> None:
-    """The server's answers are replaced by answers without the focused token, without any token, and by errors."""
+    """Server responses are replaced by ones without the focused token, without any token, and by errors."""
     missing: set[str] = set()
 
     def answer(route: Route) -> None:
         document = route.fetch().json()
-        document["next"] = [each for each in document["next"] if each["token"] not in missing]
+        document["next"] = [item for item in document["next"] if item["token"] not in missing]
         route.fulfill(json=document)
 
     with visit() as page:
@@ -275,7 +275,7 @@ def test_focus_stays_in_place_when_the_focused_bar_disappears(visit: Visit) -> N
         missing.add("<unk>" if label == "unknown word" else label)
         change_text(page, "the cat")
         expect(bar(last)).to_have_count(0, timeout=TIMEOUT_MS)
-        expect(bar(last - 1)).to_be_focused()  # the nearest one that remains
+        expect(bar(last - 1)).to_be_focused()  # the nearest remaining one
         page.unroute("**/v1/next")
         page.route("**/v1/next", lambda route: route.fulfill(status=503, json={"error": {"message": "gone"}}))
         change_text(page, "the cat ")
@@ -298,7 +298,7 @@ def test_focus_stays_at_its_token_when_the_text_is_read_again(visit: Visit, name
         expect(page.locator("#text")).to_be_focused()
 
 
-def test_focus_stays_in_the_tree_when_it_is_drawn_again(visit: Visit) -> None:
+def test_focus_stays_in_the_beam_tree_when_redrawn(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat")
         panel = open_tab(page, "beam")
@@ -310,7 +310,7 @@ def test_focus_stays_in_the_tree_when_it_is_drawn_again(visit: Visit) -> None:
         expect(nodes.nth(1)).to_be_focused()
 
 
-def test_focus_goes_to_the_token_that_was_chosen_instead(visit: Visit) -> None:
+def test_focus_moves_to_the_chosen_alternative(visit: Visit) -> None:
     with visit() as page:
         fill_text(page, "the cat")
         panel = open_tab(page, "generate")
@@ -323,7 +323,7 @@ def test_focus_goes_to_the_token_that_was_chosen_instead(visit: Visit) -> None:
         expect(panel.locator(".token-text.forced")).to_be_focused()
 
 
-def test_a_key_is_asked_for_and_kept_in_memory_alone(visit: Visit, folders: list[Path]) -> None:
+def test_api_key_is_requested_and_kept_in_memory_only(visit: Visit, folders: list[Path]) -> None:
     with run_server(create_app(folders[:1], api_key=KEY)) as server, visit(server.url) as page:
         expect(page.locator("#key-form")).to_be_visible()
         page.fill("#key", "wrong")
@@ -332,8 +332,8 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(visit: Visit, folders: list
         page.fill("#key", KEY)
         page.keyboard.press("Enter")
         expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=TIMEOUT_MS)
-        kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
-        assert KEY not in kept
+        remaining = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert KEY not in remaining
         assert KEY not in page.content()
 
 
@@ -344,7 +344,7 @@ LOOKS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> None:
+def test_tabs_and_hints_are_fully_visible_on_a_small_screen(visit: Visit) -> None:
     with visit(**LOOKS["narrow"]) as page:
         page.wait_for_selector("html[data-ready]")
         boxes = page.locator("[role=tab]").evaluate_all(
@@ -368,7 +368,7 @@ def test_on_a_small_screen_every_tab_and_hint_is_seen_whole(visit: Visit) -> Non
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
+def test_page_fits_light_dark_and_narrow_screens(visit: Visit, name: str) -> None:
     folder = os.environ.get("CHAINRULE_SCREENSHOTS")
     with visit(**LOOKS[name]) as page:
         fill_text(page, "the cat sees the dog and the zebra")
@@ -377,15 +377,15 @@ def test_it_fits_light_dark_and_narrow(visit: Visit, name: str) -> None:
         paper = body.evaluate("(element) => getComputedStyle(element).backgroundColor")
         is_dark = sum(int(part) for part in paper[4:-1].split(",")[:3]) < 3 * 128
         assert is_dark == (name == "dark")
-        for each in TABS:
-            panel = open_tab(page, each)
-            if each in ("surprisal", "context"):
+        for item in TABS:
+            panel = open_tab(page, item)
+            if item in ("surprisal", "context"):
                 expect(panel.locator(".card")).to_have_count(3, timeout=TIMEOUT_MS)
-            if each == "beam":
+            if item == "beam":
                 expect(panel.locator("svg")).to_be_visible(timeout=TIMEOUT_MS)
             width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert width <= inner, f"{each} is wider than the window"
+            assert width <= inner, f"{item} is wider than the window"
             if folder:
-                page.screenshot(path=Path(folder) / f"{name}-{each}.png", full_page=True)
+                page.screenshot(path=Path(folder) / f"{name}-{item}.png", full_page=True)
         page.click("#theme")
         expect(body).not_to_have_css("background-color", paper)

@@ -1,4 +1,4 @@
-"""The table of a comparison's report in a real browser: every column is visible at common widths."""
+"""The table of a comparison report in a real browser: every column is visible at common widths."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -58,9 +58,7 @@ def wide_rows() -> tuple[Row, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_column_of_the_table_is_cut_at_1280_pixels(
-    browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]
-) -> None:
+def test_report_table_fits_1280_pixels(browser: Browser, tmp_path: Path, scheme: Literal["light", "dark"]) -> None:
     (tmp_path / "report.html").write_text(render_page(results(rows=wide_rows())), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     page.goto((tmp_path / "report.html").as_uri())

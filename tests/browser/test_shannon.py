@@ -18,7 +18,7 @@ COUNT_ANSWERS = """() => {
 }"""
 
 
-def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
+def test_shannon_game_counts_by_its_stated_rule(visit: Visit) -> None:
     with visit() as page:
         panel, guess = start_game(page, "word", "the cat sees the dog today")
         expect(page.locator("#writing")).to_be_hidden()
@@ -41,11 +41,13 @@ def test_the_shannon_game_counts_by_the_rule_it_states(visit: Visit) -> None:
         page.keyboard.press("Enter")
         # The numbers were 2, 1 and 1: Σ −q log₂ q = 0.92 bits; lower bound 2 (1/3) log₂ 2
         expect(panel.locator(".game [role=status]")).to_contain_text("between 0.67 and 0.92 bits per word")
-        expect(panel.get_by_role("button", name="New game")).to_be_focused()  # the fields of the old one are closed
+        expect(
+            panel.get_by_role("button", name="New game")
+        ).to_be_focused()  # the fields of the old game are closed
 
 
-@pytest.mark.parametrize(("unit", "told"), [("word", "1 of 2 words was"), ("letter", "2 of 2 letters were")])
-def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit: str, told: str) -> None:
+@pytest.mark.parametrize(("unit", "message"), [("word", "1 of 2 words was"), ("letter", "2 of 2 letters were")])
+def test_shown_symbols_have_no_guess_number_and_no_bounds(visit: Visit, unit: str, message: str) -> None:
     with visit() as page:
         panel, guess = start_game(page, unit, "the cat sees the dog" if unit == "word" else "the cat sees a")
         panel.get_by_role("button", name="Show it").click()
@@ -56,7 +58,7 @@ def test_what_was_shown_has_no_guess_number_and_so_no_bounds(visit: Visit, unit:
         else:
             panel.get_by_role("button", name="Show it").click()
         status = panel.locator(".game [role=status]")
-        expect(status).to_contain_text(f"{told} shown: no bounds")
+        expect(status).to_contain_text(f"{message} shown: no bounds")
         expect(status).not_to_contain_text("between")
 
 
@@ -69,8 +71,8 @@ def test_letters_are_guessed_key_by_key(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("unit", ["letter", "word"])
-def test_the_players_choice_stands_however_late_the_model_answers(visit: Visit, unit: str) -> None:
-    """What the first model reads suggests a unit; the answer is held back here until the player has chosen."""
+def test_player_s_unit_is_kept_when_the_model_answers_late(visit: Visit, unit: str) -> None:
+    """The first model's tokens suggest a unit; the response is held back until the player has chosen."""
     held: list[Route] = []
     with visit() as page:
         page.wait_for_selector("html[data-ready]")
@@ -83,4 +85,4 @@ def test_the_players_choice_stands_however_late_the_model_answers(visit: Visit, 
             page.wait_for_timeout(10)
         held.pop().continue_()
         expect(page.locator("html")).to_have_attribute("data-answers-read", "1", timeout=TIMEOUT_MS)
-        assert choice.input_value() == unit  # no later than this would the page have changed it
+        assert choice.input_value() == unit  # the page would have changed it by now
