@@ -7,7 +7,7 @@ from architecture.test_imports import LAYERS, MODULES, ROOT, SOURCE
 PAGE = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 
-def test_the_tree_lists_every_module() -> None:
+def test_design_page_lists_every_module() -> None:
     listed: dict[str, set[str]] = {}
     package = ""
     for line in PAGE.splitlines():
@@ -25,11 +25,11 @@ def test_the_tree_lists_every_module() -> None:
     assert listed == actual
 
 
-def test_the_layers_are_those_of_the_import_test() -> None:
+def test_design_page_layers_match_the_import_test() -> None:
     rows = re.findall(r"^ {4}\d  (.+)$", PAGE, re.MULTILINE)
     assert [set(row.split(", ")) for row in rows] == [layer - {"__init__", "__main__"} for layer in LAYERS]
 
 
-def test_linked_files_exist() -> None:
+def test_design_page_links_exist() -> None:
     for target in re.findall(r"\]\((\.\./[^)#]+|[\w-]+\.md)\)", PAGE):
         assert (ROOT / "docs" / target).exists(), target

@@ -116,7 +116,7 @@ ALLOWED_PACKAGES = {
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda m: str(m.relative_to(SOURCE)))
-def test_outside_libraries_stay_at_home(module: Path) -> None:
+def test_third_party_libraries_stay_in_their_packages(module: Path) -> None:
     for name, _ in imports(module):
         library = name.split(".")[0]
         assert part_of(module) in ALLOWED_PACKAGES.get(library, {part_of(module)}), (
@@ -125,7 +125,7 @@ def test_outside_libraries_stay_at_home(module: Path) -> None:
         assert name != "chainrule._core"
 
 
-def test_matplotlib_and_friends_are_imported_when_called() -> None:
+def test_optional_libraries_are_imported_lazily() -> None:
     lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
     for module in MODULES:
         at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}

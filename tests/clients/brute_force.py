@@ -1,6 +1,6 @@
-"""The names of the `kenlm` module by the definition of an ARPA file alone: the oracle of tests, of no speed.
+"""Reference implementation of the `kenlm` module from the definition of an ARPA file; slow, for tests.
 
-log p(w | h) is what the file lists for h w; where it lists none, the weight of h plus log p(w | h without its first
+log p(w | h) is what the file lists for h w, or else the back-off weight of h plus log p(w | h without its first
 word). Base 10 throughout, plain files only.
 """
 
@@ -11,11 +11,11 @@ from typing import Final, Self
 BEGIN: Final = "<s>"
 END: Final = "</s>"
 UNKNOWN: Final = "<unk>"
-IMPOSSIBLE: Final = -100.0  # log10, of unknown words in a file without <unk>
+IMPOSSIBLE: Final = -100.0  # log10 p of unknown words in a file without <unk>
 
 
 class State:
-    """The words that what comes next may depend on, oldest first."""
+    """The words that the next one may depend on, oldest first."""
 
     def __init__(self) -> None:
         self.words: tuple[str, ...] = ()
@@ -27,9 +27,9 @@ class State:
         return hash(self.words)
 
     def __copy__(self) -> Self:
-        made = type(self)()
-        made.words = self.words
-        return made
+        duplicate = type(self)()
+        duplicate.words = self.words
+        return duplicate
 
 
 class Model:
@@ -76,7 +76,7 @@ class Model:
         return sum(log_prob for log_prob, _, _ in self.full_scores(sentence, bos, eos))
 
     def listed(self, context: tuple[str, ...], word: str) -> tuple[float, int]:
-        """log10 p(word | context), and the length of the n-gram that said so."""
+        """log10 p(word | context), and the length of the matched n-gram."""
         ngram = (*context, word if word in self else UNKNOWN)
         if ngram in self.log_prob:
             return self.log_prob[ngram], len(ngram)
@@ -86,7 +86,7 @@ class Model:
         return self.log_backoff.get(context, 0.0) + log_prob, length
 
     def _kept(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """The longest end of `words`, up to n−1 of them, that continues to some n-gram or has a weight."""
+        """The longest suffix of `words`, up to n−1 of them, that continues to some n-gram or has a weight."""
         words = words[max(0, len(words) - self.order + 1) :]
         while words and words not in self.contexts and not self.log_backoff.get(words):
             words = words[1:]

@@ -1,7 +1,7 @@
-"""The beams of pyctcdecode with chainrule.kenlm, with a brute force over the ARPA file, and with KenLM's module.
+"""Compare the beams of pyctcdecode with chainrule.kenlm, with a brute force over the ARPA file, and with KenLM.
 
-Run by run.sh. The model is trained on the words of docs/; every module opens the same ARPA file, ours a model
-folder and a packed file too. All must find the same texts at the same places with the same scores.
+Run by run.sh. The model is trained on the words of docs/; every module opens the same ARPA file, chainrule also a
+model folder and a compressed file. All must find the same texts at the same positions with the same scores.
 """
 
 import gzip
@@ -34,31 +34,31 @@ def sentences() -> Iterator[str]:
 
 
 def models(folder: Path) -> tuple[Path, list[tuple[str, Path]]]:
-    """The ARPA file, and which module opens what; the first one is ours."""
-    text, own, arpa = folder / "docs.txt", folder / "own", folder / "docs.arpa"
+    """The ARPA file, and which module opens which model; the first one is chainrule."""
+    text, model_folder, arpa = folder / "docs.txt", folder / "own", folder / "docs.arpa"
     text.write_text("\n".join(sentences()) + "\n", encoding="utf-8")
-    chainrule.train("ngram", text, order=4, min_count=2).save(own)
-    convert.export_arpa(own, arpa)
+    chainrule.train("ngram", text, order=4, min_count=2).save(model_folder)
+    convert.export_arpa(model_folder, arpa)
     packed = folder / "docs.arpa.gz"
     packed.write_bytes(gzip.compress(arpa.read_bytes()))
-    asked = [("chainrule.kenlm", model) for model in (arpa, own, packed)] + [("brute_force", arpa)]
+    modules = [("chainrule.kenlm", model) for model in (arpa, model_folder, packed)] + [("brute_force", arpa)]
     if importlib.util.find_spec("kenlm") is not None:
-        asked.append(("kenlm", arpa))
-    return arpa, asked
+        modules.append(("kenlm", arpa))
+    return arpa, modules
 
 
 def beams(module: str, model: Path, arpa: Path) -> dict[str, Any]:
-    """In a process of its own, where the module stands in for kenlm."""
+    """Run ctc_beams.py in a separate process where the module replaces kenlm."""
     command = [sys.executable, "-W", "ignore", str(HERE / "ctc_beams.py"), module, str(model), str(arpa)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{module} on {model.name}: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
-    """The largest of two scores; inf where a text or a place is another."""
+    """Largest difference of two scores; inf where a text or position differs."""
     largest = 0.0
     for mine, others in zip(ours["beams"], theirs["beams"], strict=False):
         if [beam[:2] for beam in mine] != [beam[:2] for beam in others]:
@@ -69,9 +69,9 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        arpa, asked = models(Path(folder))
-        found = {(module, model.name): beams(module, model, arpa) for module, model in asked}
-    first, *others = found.items()
+        arpa, modules = models(Path(folder))
+        results = {(module, model.name): beams(module, model, arpa) for module, model in modules}
+    first, *others = results.items()
     count = sum(len(beams) for beams in first[1]["beams"])
     assert first[1]["unigrams"] > 500, "pyctcdecode did not read the unigrams of our ARPA file"
     for name, theirs in others:

@@ -1,9 +1,9 @@
-"""What pyctcdecode finds with one language-model module, as JSON: run once for each module and compare.
+"""Beams of pyctcdecode with one language-model module, as JSON: run once per module and compare.
 
     python ctc_beams.py MODULE MODEL ARPA > beams.json
 
-MODULE stands in for `kenlm` before pyctcdecode is imported. The frames are made up: each letter of a sentence is
-seen for one to three frames, blanks between, all under noise that leaves several words possible.
+MODULE replaces `kenlm` before pyctcdecode is imported. The frames are synthetic: each letter of a sentence spans
+one to three frames, separated by blanks, with noise that leaves several words possible.
 """
 
 import importlib
@@ -30,34 +30,34 @@ SENTENCES: Final = [
 
 def frames(sentence: str, rng: np.random.Generator, sharpness: float = 3.0) -> Floats:
     """(T, labels): scores of every label at every frame."""
-    seen: list[int] = []
+    labels: list[int] = []
     for letter in sentence:
-        seen += [LABELS.index(letter)] * int(rng.integers(1, 4)) + [0]
-    scores: Floats = rng.normal(0.0, 1.0, (len(seen), len(LABELS)))
-    scores[np.arange(len(seen)), seen] += sharpness
+        labels += [LABELS.index(letter)] * int(rng.integers(1, 4)) + [0]
+    scores: Floats = rng.normal(0.0, 1.0, (len(labels), len(LABELS)))
+    scores[np.arange(len(labels)), labels] += sharpness
     return scores
 
 
 def plain(beams: list[Any]) -> list[list[Any]]:
-    """Of each beam its text, where its words lie, and its two scores."""
+    """Text, word positions and both scores of each beam."""
     return [[beam[0], beam[2], float(beam[3]), float(beam[4])] for beam in beams]
 
 
-def whole(decoder: Any, seed: int) -> Iterator[list[list[Any]]]:
-    """Sentence by sentence at every setting, with and without boundaries, with words to listen for."""
+def decode_complete(decoder: Any, seed: int) -> Iterator[list[list[Any]]]:
+    """Sentence by sentence at every setting, with and without boundaries, with hotwords."""
     rng = np.random.default_rng(seed)
-    seen = [frames(sentence, rng) for sentence in SENTENCES]
+    all_frames = [frames(sentence, rng) for sentence in SENTENCES]
     for alpha, beta in SETTINGS:
         decoder.reset_params(alpha=alpha, beta=beta, lm_score_boundary=True)
-        for scores in seen:
+        for scores in all_frames:
             yield plain(decoder.decode_beams(scores, beam_width=40))
     decoder.reset_params(alpha=1.0, beta=1.0, lm_score_boundary=False)
-    yield plain(decoder.decode_beams(seen[0], beam_width=40, prune_history=True))
-    yield plain(decoder.decode_beams(seen[3], beam_width=40, hotwords=["qwertz"]))
+    yield plain(decoder.decode_beams(all_frames[0], beam_width=40, prune_history=True))
+    yield plain(decoder.decode_beams(all_frames[3], beam_width=40, hotwords=["qwertz"]))
 
 
 def in_chunks(decoder: Any, seed: int) -> Iterator[list[list[Any]]]:
-    """One sentence after another, the state of the best beam carried on."""
+    """One sentence after another, carrying the state of the best beam."""
     rng = np.random.default_rng(seed)
     decoder.reset_params(alpha=1.0, beta=1.0, lm_score_boundary=True)
     state = None
@@ -72,13 +72,13 @@ def main(module: str, model: str, arpa: str) -> None:
     pyctcdecode = importlib.import_module("pyctcdecode")
     unigrams = importlib.import_module("pyctcdecode.language_model").load_unigram_set_from_arpa(arpa)
     decoder = pyctcdecode.build_ctcdecoder(LABELS, model, sorted(unigrams))
-    found = [*whole(decoder, seed=1), *in_chunks(decoder, seed=2)]
-    if model.endswith(".arpa"):  # saved and opened again, as pyctcdecode keeps a model
+    beams = [*decode_complete(decoder, seed=1), *in_chunks(decoder, seed=2)]
+    if model.endswith(".arpa"):  # saved and opened again, as pyctcdecode stores a model
         with tempfile.TemporaryDirectory() as folder:
             decoder.save_to_dir(folder)
             again = pyctcdecode.BeamSearchDecoderCTC.load_from_dir(folder)
-            found += in_chunks(again, seed=3)
-    json.dump({"unigrams": len(unigrams), "beams": found}, sys.stdout)
+            beams += in_chunks(again, seed=3)
+    json.dump({"unigrams": len(unigrams), "beams": beams}, sys.stdout)
 
 
 if __name__ == "__main__":

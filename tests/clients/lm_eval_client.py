@@ -43,26 +43,26 @@ TASKS: dict[str, dict[str, Any]] = {
 
 
 def write_tasks(folder: Path, expected: dict[str, Any], own: dict[str, Any]) -> Path:
-    """The tasks and their data, as files."""
+    """Write the tasks and their data as files."""
     questions = [
         {**question, "written": written}
         for question, written in zip(expected["questions"], own["greedy"], strict=True)
     ]
     documents = {"choosing": questions, "rolling": [{"text": expected["text"]}], "writing": questions}
-    made = folder / "tasks"
-    made.mkdir(parents=True)
+    result = folder / "tasks"
+    result.mkdir(parents=True)
     for name, settings in TASKS.items():
-        data = made / f"{name}.jsonl"
+        data = result / f"{name}.jsonl"
         data.write_text("".join(json.dumps(d) + "\n" for d in documents[name]), encoding="utf-8")
         where = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
         task = {"task": name, **where, "test_split": "test", "metadata": {"version": 1}, **settings}
-        (made / f"{name}.yaml").write_text(json.dumps(task), encoding="utf-8")  # which is YAML too
-    return made
+        (result / f"{name}.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML too
+    return result
 
 
-def check(found: dict[str, Any], own: dict[str, Any], answers: list[int]) -> None:
-    """The figures of the harness are those of `chainrule evaluate`, `score` and `generate`."""
-    results, samples = found["results"], found["samples"]
+def check(actual: dict[str, Any], own: dict[str, Any], answers: list[int]) -> None:
+    """Check that the harness's figures equal those of `chainrule evaluate`, `score` and `generate`."""
+    results, samples = actual["results"], actual["samples"]
     bits = results["rolling"]["bits_per_byte,none"]
     assert math.isclose(bits, own["bits_per_byte"], rel_tol=1e-6), (bits, own["bits_per_byte"])
     for sample in samples["choosing"]:
@@ -78,14 +78,14 @@ def check(found: dict[str, Any], own: dict[str, Any], answers: list[int]) -> Non
 
 
 def main(folder: Path, name: str, address: str) -> None:
-    """One model, asked one by one and several at once."""
+    """One model, queried one by one and several at once."""
     expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     own = expected["models"][name]
-    made = write_tasks(folder / name, expected, own)
+    built = write_tasks(folder / name, expected, own)
     lm_eval = importlib.import_module("lm_eval")
-    tasks = importlib.import_module("lm_eval.tasks").TaskManager(include_path=str(made), include_defaults=False)
+    tasks = importlib.import_module("lm_eval.tasks").TaskManager(include_path=str(built), include_defaults=False)
     for options in ({"num_concurrent": 1, "batch_size": 2}, {"num_concurrent": 4, "batch_size": 1}):
-        found = lm_eval.simple_evaluate(
+        result = lm_eval.simple_evaluate(
             model="local-completions",
             model_args={
                 "model": name,
@@ -100,7 +100,7 @@ def main(folder: Path, name: str, address: str) -> None:
             bootstrap_iters=0,
             log_samples=True,
         )
-        check(found, own, [question["answer"] for question in expected["questions"]])
+        check(result, own, [question["answer"] for question in expected["questions"]])
     print(f"lm-evaluation-harness {version('lm-eval')}: {name}, {own['bits_per_byte']:.6f} bits per byte")
 
 

@@ -10,21 +10,21 @@ from typing import Any
 
 def check_completions(client: Any, name: str, expected: dict[str, Any], settings: dict[str, Any]) -> None:
     """Text, samples, log-probabilities and counts."""
-    found = client.completions.create(model=name, prompt="the model", n=3, **settings)
-    assert [choice.text for choice in found.choices] == expected["drawn"], name
-    assert found.usage.completion_tokens > 0
-    assert found.model == name
-    assert found.system_fingerprint
+    result = client.completions.create(model=name, prompt="the model", n=3, **settings)
+    assert [choice.text for choice in result.choices] == expected["drawn"], name
+    assert result.usage.completion_tokens > 0
+    assert result.model == name
+    assert result.system_fingerprint
     (choice,) = client.completions.create(
         model=name, prompt="the model is", echo=True, logprobs=2, max_tokens=1, temperature=0
     ).choices
-    told = choice.logprobs
-    assert told.token_logprobs[0] is None
-    for log_prob, own in zip(told.token_logprobs[1:-1], expected["log_probs"][1:-1], strict=True):
+    reported = choice.logprobs
+    assert reported.token_logprobs[0] is None
+    for log_prob, own in zip(reported.token_logprobs[1:-1], expected["log_probs"][1:-1], strict=True):
         assert math.isclose(log_prob, own, rel_tol=1e-5, abs_tol=1e-7), name
-    assert "".join(token for token in told.tokens if token != "</s>") == choice.text
-    assert told.text_offset == sorted(told.text_offset)
-    assert told.token_logprobs[-1] == max(told.top_logprobs[-1].values())
+    assert "".join(token for token in reported.tokens if token != "</s>") == choice.text
+    assert reported.text_offset == sorted(reported.text_offset)
+    assert reported.token_logprobs[-1] == max(reported.top_logprobs[-1].values())
 
 
 def check_stream(client: Any, name: str, expected: dict[str, Any], settings: dict[str, Any]) -> None:

@@ -41,12 +41,12 @@ QUESTIONS: Final[list[dict[str, Any]]] = [
 
 def lines() -> list[str]:
     """Lower-case lines of the documentation."""
-    found = []
+    results = []
     for path in sorted((HERE.parents[1] / "docs").glob("*.md")):
         for sentence in re.split(r"(?<=[.:;])\s+|\n\n", path.read_text(encoding="utf-8")):
             words = re.findall(r"[a-zäöü→½']+", sentence.lower())
-            found += [" ".join(words)] if words else []
-    return found
+            results += [" ".join(words)] if words else []
+    return results
 
 
 def train(folder: Path) -> dict[str, Model]:
@@ -64,11 +64,11 @@ def expected(models: dict[str, Model], folder: Path) -> dict[str, Any]:
     """What the clients must find, by model."""
     known = set((folder / "train.txt").read_text(encoding="utf-8"))
     text = "".join(c for c in "\n".join(lines()[:20]) + "\n" if c in known)  # ends in a line break
-    found = {}
+    result = {}
     for name, model in models.items():
         (folder / "test.txt").write_text(text, encoding="utf-8")
         figures = model.evaluate(folder / "test.txt")
-        found[name] = {
+        result[name] = {
             "bits_per_byte": figures.bits_per_byte,
             "bytes": len(text.encode()),
             "choices": [[_of(model, q["question"], choice) for choice in q["choices"]] for q in QUESTIONS],
@@ -77,7 +77,7 @@ def expected(models: dict[str, Model], folder: Path) -> dict[str, Any]:
             "log_probs": list(model.score("the model is").log_probs),
             "next": model.next("the model", 3),
         }
-    return {"text": text, "questions": QUESTIONS, "settings": SETTINGS, "models": found}
+    return {"text": text, "questions": QUESTIONS, "settings": SETTINGS, "models": result}
 
 
 def _of(model: Model, question: str, choice: str) -> list[float | bool]:
@@ -134,16 +134,16 @@ def run_page(python: str, address: str, environment: dict[str, str], folder: Pat
     (folder / "test.jsonl").write_text(json.dumps({"text": "the model is trained\n"}) + "\n", encoding="utf-8")
     path = f"{Path(python).parent.absolute()}:{environment['PATH']}"
     command = command.replace("max_length=65536", f"max_length=65536,auth_token={KEY}")
-    for asked in ([python, "-c", script], ["bash", "-ec", f"cd '{folder}'; {command}"]):
-        run(asked, environment | {"PATH": path}, folder)
+    for item in ([python, "-c", script], ["bash", "-ec", f"cd '{folder}'; {command}"]):
+        run(item, environment | {"PATH": path}, folder)
 
 
 def main(python: str, clients: str) -> None:
     """Everything, or the openai package alone, in a folder that is removed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        found = expected(train(folder), folder)
-        (folder / "expected.json").write_text(json.dumps(found), encoding="utf-8")
+        result = expected(train(folder), folder)
+        (folder / "expected.json").write_text(json.dumps(result), encoding="utf-8")
         environment = os.environ | {
             "OPENAI_API_KEY": KEY,
             "HF_HUB_OFFLINE": "1",
@@ -156,9 +156,9 @@ def main(python: str, clients: str) -> None:
         if clients != "all":
             return
         with ExitStack() as servers:
-            asked = [f"{model}={servers.enter_context(served(folder, [model]))}" for model in LOSSLESS]
-            run([python, str(HERE / "lm_eval_client.py"), name, *asked], environment, folder)
-            run_page(python, asked[0].removeprefix("byte="), environment, folder)
+            request_ = [f"{model}={servers.enter_context(served(folder, [model]))}" for model in LOSSLESS]
+            run([python, str(HERE / "lm_eval_client.py"), name, *request_], environment, folder)
+            run_page(python, request_[0].removeprefix("byte="), environment, folder)
 
 
 if __name__ == "__main__":

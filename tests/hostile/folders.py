@@ -129,7 +129,7 @@ def change_tensors(source: Path, target: Path, name: str, edit: Callable[[dict[s
     return reseal(source, target, {name: save_arrays(arrays)})
 
 
-def ask(path: Path) -> Any:
+def use_model(path: Path) -> Any:
     """Load a model and compute a result with the main method of its kind."""
     model: Any = chainrule.load(path, device="cpu")
     text = "the cat sees a Yak"
@@ -154,14 +154,14 @@ def ask(path: Path) -> Any:
             raise AssertionError(task)
 
 
-def numbers(answer: Any) -> list[float]:
+def flatten_numbers(answer: Any) -> list[float]:
     """Return all numbers in a result."""
     if isinstance(answer, float | int):
         return [float(answer)]
     if isinstance(answer, np.ndarray):
         return answer.astype(float).ravel().tolist() if answer.dtype.kind == "f" else []
     if isinstance(answer, Mapping):
-        return numbers(list(answer.values()))
+        return flatten_numbers(list(answer.values()))
     if isinstance(answer, list | tuple):
-        return [number for part in answer for number in numbers(part)]
+        return [number for part in answer for number in flatten_numbers(part)]
     return []

@@ -30,7 +30,7 @@ from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
 from cli.command import call
 from hostile import folders
-from hostile.folders import ask, change_json, change_tensors, numbers, reseal
+from hostile.folders import change_json, change_tensors, flatten_numbers, reseal, use_model
 from ngram.reference import as_tables
 
 Arrays = dict[str, np.ndarray]
@@ -48,22 +48,22 @@ def first_float(arrays: Arrays) -> str:
     return next(name for name in sorted(arrays) if arrays[name].dtype == np.float32 and arrays[name].ndim == 2)
 
 
-def filled(value: float) -> Callable[[Arrays], object]:
+def set_first_value(value: float) -> Callable[[Arrays], object]:
     return lambda arrays: arrays[first_float(arrays)].__setitem__((0, 0), value)
 
 
-def cast(dtype: Any) -> Callable[[Arrays], object]:
+def change_dtype(dtype: Any) -> Callable[[Arrays], object]:
     return lambda arrays: arrays.update({(name := first_float(arrays)): arrays[name].astype(dtype)})
 
 
 TENSOR_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
-    "NaN": (filled(np.nan), "holds NaN or infinite values"),
-    "infinity": (filled(-np.inf), "holds NaN or infinite values"),
-    "1e38": (filled(1e38), "holds a value of 1e.38"),
-    "int64": (cast(np.int64), "int64 and should be"),
-    "bool": (cast(np.bool_), "bool and should be"),
-    "float64": (cast(np.float64), "float64 and should be"),
-    "float16": (cast(np.float16), "float16 and should be"),
+    "NaN": (set_first_value(np.nan), "holds NaN or infinite values"),
+    "infinity": (set_first_value(-np.inf), "holds NaN or infinite values"),
+    "1e38": (set_first_value(1e38), "holds a value of 1e.38"),
+    "int64": (change_dtype(np.int64), "int64 and should be"),
+    "bool": (change_dtype(np.bool_), "bool and should be"),
+    "float64": (change_dtype(np.float64), "float64 and should be"),
+    "float16": (change_dtype(np.float16), "float16 and should be"),
     "transposed": (lambda a: a.update({(n := first_float(a)): a[n].T.copy()[None]}), "does not fit its config"),
     "wider": (lambda a: a.update({(n := first_float(a)): np.pad(a[n], 1)}), "does not fit its config"),
     "missing": (lambda a: a.pop(first_float(a)), "is absent and should be"),
@@ -72,8 +72,8 @@ TENSOR_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", folders.KINDS)
-def test_unchanged_folders_answer(kind: str, models: Callable[[str], Path], tmp_path: Path) -> None:
-    answer = numbers(ask(reseal(models(kind), tmp_path / "model", {})))
+def test_unchanged_folders_give_finite_results(kind: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+    answer = flatten_numbers(use_model(reseal(models(kind), tmp_path / "model", {})))
     assert np.isfinite(answer).all()
 
 
@@ -133,7 +133,7 @@ def entries(path: Path) -> list[tuple[str, verified_dir.Entry]]:
         *((kind, edit) for kind in (*folders.NETWORKS, "mixture") for edit in ("NaN", "int64", "wider")),
     ],
 )
-def test_tensors_are_compared_with_the_config(
+def test_tensors_are_checked_against_the_config(
     kind: str, edit: str, models: Callable[[str], Path], tmp_path: Path
 ) -> None:
     name = f"components/2/{WEIGHTS}" if kind == "mixture" else WEIGHTS
@@ -155,7 +155,7 @@ def test_tensors_are_compared_with_the_config(
         ("feedforward-sampled", "output.edges", lambda x: x + 1),
     ],
 )
-def test_tables_of_words_are_possible(
+def test_invalid_word_classes_are_rejected(
     kind: str, name: str, change: Any, models: Callable[[str], Path], tmp_path: Path
 ) -> None:
     path = change_tensors(models(kind), tmp_path / "model", WEIGHTS, lambda a: a.update({name: change(a[name])}))
@@ -164,12 +164,12 @@ def test_tables_of_words_are_possible(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in (*folders.NETWORKS, "mixture") if kind != "gru-adaptive"])
-def test_overflow_is_no_answer(
+def test_overflowing_weights_raise_on_first_use(
     kind: str, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finite weights that overflow in use: the first answer raises and names the folder.
+    """Finite weights that overflow in use: the first result raises and names the folder.
 
-    The closed update gates of the GRU keep its state at 0, so that nothing overflows there.
+    The closed update gates of the GRU keep its state at 0, so nothing overflows there.
     """
 
     def inflate(arrays: Arrays) -> None:
@@ -181,13 +181,13 @@ def test_overflow_is_no_answer(
     path = change_tensors(models(kind), tmp_path / "model", name, inflate)
     monkeypatch.setattr(weights, "LARGEST_WEIGHT", float("inf"))
     with pytest.raises(ModelFileError, match="overflowed to infinity") as caught:
-        ask(path)
+        use_model(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["transformer-bpe", "pretrain-masked"])
-def test_overflow_gives_no_contextual_vectors(
+def test_overflowing_weights_give_no_contextual_vectors(
     kind: str, models: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = change_tensors(
@@ -264,7 +264,7 @@ def use_speller(path: Path, message: str) -> None:
 
 
 @pytest.mark.parametrize("edit", SPELLER_EDITS)
-def test_counts_of_spellers_are_checked(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_speller_counts_are_checked(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
     change, message = SPELLER_EDITS[edit]
     path = change_tensors(models("ngram"), tmp_path / "model", SPELLER, change)
     with pytest.raises(ModelFileError, match=message) as caught:
@@ -274,10 +274,10 @@ def test_counts_of_spellers_are_checked(edit: str, models: Callable[[str], Path]
 
 
 @pytest.mark.parametrize("kind", ["ngram", "lstm-char"])
-def test_any_counts_are_refused_or_are_probabilities(
+def test_random_speller_counts_are_rejected_or_give_probabilities(
     kind: str, models: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Random bytes in random places: loading raises ModelFileError, or spellings have finite probabilities."""
+    """Random bytes at random positions: loading raises ModelFileError, or spellings have finite probabilities."""
     rng = np.random.default_rng(0)
     known = chainrule.load(models(kind), device="cpu").tokenizer.vocabulary_words()
     for _ in range(200):
@@ -300,7 +300,7 @@ def speller_of_tables(path: Path) -> bytes:
     return as_tables(speller).to_bytes()
 
 
-def test_a_folder_with_tables_answers_the_same(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_folder_with_speller_tables_round_trips(models: Callable[[str], Path], tmp_path: Path) -> None:
     """A folder of an earlier version: loaded, saved again, and loaded again."""
     content = (Path(__file__).parents[1] / "ngram" / "speller_tables.safetensors").read_bytes()
     old = reseal(models("ngram"), tmp_path / "old", {SPELLER: content})
@@ -309,7 +309,9 @@ def test_a_folder_with_tables_answers_the_same(models: Callable[[str], Path], tm
     for path in (old, tmp_path / "again"):
         score = chainrule.load(path).score("the cat sees a Yak")
         assert score.log_prob_with_spelling == pytest.approx(-50.65910120473545, rel=1e-9)
-        assert numbers(ask(path)) == pytest.approx(numbers(ask(models("ngram"))), rel=1e-6)
+        assert flatten_numbers(use_model(path)) == pytest.approx(
+            flatten_numbers(use_model(models("ngram"))), rel=1e-6
+        )
 
 
 TABLE_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
@@ -342,7 +344,7 @@ TABLE_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
 
 
 @pytest.mark.parametrize("edit", TABLE_EDITS)
-def test_tables_of_spellers_are_probabilities(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_speller_tables_are_checked(edit: str, models: Callable[[str], Path], tmp_path: Path) -> None:
     change, message = TABLE_EDITS[edit]
     folder_of_tables = reseal(models("ngram"), tmp_path / "tables", {SPELLER: speller_of_tables(models("ngram"))})
     path = change_tensors(folder_of_tables, tmp_path / "model", SPELLER, change)
@@ -350,8 +352,8 @@ def test_tables_of_spellers_are_probabilities(edit: str, models: Callable[[str],
         use_speller(path, message)
 
 
-def put(*keys: Any, value: Any) -> Callable[[Any], None]:
-    """Put the value at this place of a JSON document."""
+def set_value(*keys: Any, value: Any) -> Callable[[Any], None]:
+    """Set the value at this position of a JSON document."""
 
     def edit(document: Any) -> None:
         for key in keys[:-1]:
@@ -362,7 +364,7 @@ def put(*keys: Any, value: Any) -> Callable[[Any], None]:
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """Mixtures within mixtures."""
+    """Mixtures nested in mixtures."""
     model: dict[str, Any] = {"weights": [1.0], "components": []}
     for _ in range(depth):
         model = {"weights": [1.0], "components": [{"family": "mixture", "context": "line", "model": model}]}
@@ -370,71 +372,71 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 CONFIG_EDITS: list[tuple[str, Callable[[Any], Any]]] = [
-    ("lstm", put("model", "hidden", value="8")),
-    ("lstm", put("model", "hidden", value=True)),
-    ("lstm", put("model", "hidden", value=8.0)),
-    ("lstm", put("model", "hidden", value=10**30)),
-    ("lstm", put("model", "hidden", value=None)),
-    ("lstm", put("model", "layers", value=65536)),
-    ("lstm", put("model", "dropout", value="nan")),
-    ("lstm", put("model", "cutoffs", value="1,2")),
-    ("lstm", put("model", "surprise", value=1)),
-    ("lstm", put("model", value=[1])),
-    ("lstm", put("model", value="hidden")),
-    ("lstm", put("tokenizer", "lowercase", value="yes")),
-    ("lstm", put("tokenizer", "lowercase", value=True)),
-    ("lstm", put("tokenizer", "kind", value="char")),
-    ("lstm", put("tokenizer", "kind", value=["word"])),
-    ("lstm", put("tokenizer", "unk", value="cat")),
-    ("lstm", put("context", value="page")),
-    ("lstm", put("context", value=["line"])),
-    ("lstm", put("family", value="gru")),
-    ("lstm", put("family", value=["lstm"])),
-    ("lstm", put("family", value="pickle")),
+    ("lstm", set_value("model", "hidden", value="8")),
+    ("lstm", set_value("model", "hidden", value=True)),
+    ("lstm", set_value("model", "hidden", value=8.0)),
+    ("lstm", set_value("model", "hidden", value=10**30)),
+    ("lstm", set_value("model", "hidden", value=None)),
+    ("lstm", set_value("model", "layers", value=65536)),
+    ("lstm", set_value("model", "dropout", value="nan")),
+    ("lstm", set_value("model", "cutoffs", value="1,2")),
+    ("lstm", set_value("model", "surprise", value=1)),
+    ("lstm", set_value("model", value=[1])),
+    ("lstm", set_value("model", value="hidden")),
+    ("lstm", set_value("tokenizer", "lowercase", value="yes")),
+    ("lstm", set_value("tokenizer", "lowercase", value=True)),
+    ("lstm", set_value("tokenizer", "kind", value="char")),
+    ("lstm", set_value("tokenizer", "kind", value=["word"])),
+    ("lstm", set_value("tokenizer", "unk", value="cat")),
+    ("lstm", set_value("context", value="page")),
+    ("lstm", set_value("context", value=["line"])),
+    ("lstm", set_value("family", value="gru")),
+    ("lstm", set_value("family", value=["lstm"])),
+    ("lstm", set_value("family", value="pickle")),
     ("lstm", lambda document: [document]),
-    ("ngram", put("model", "order", value=2)),
-    ("ngram", put("model", "order", value=10**9)),
-    ("ngram", put("family", value="lstm")),
-    ("mixture", put("model", "weights", value=[0.5, 0.5])),
-    ("mixture", put("model", "weights", value=[1.0, 1.0, 1.0])),
-    ("mixture", put("model", "weights", value=[2.0, -1.0, 0.0])),
-    ("mixture", put("model", "weights", value=["nan", 1.0, 0.0])),
-    ("mixture", put("model", "weights", value="1,0,0")),
-    ("mixture", put("model", "components", 0, "family", value="unknown")),
-    ("mixture", put("model", "components", 0, "context", value="page")),
-    ("mixture", put("model", "components", 0, "model", value=None)),
-    ("mixture", put("model", "components", 0, value={})),
-    ("mixture", put("model", value=nested(200))),
-    ("tag", put("tags", "names", value="OBI")),
-    ("tag", put("tags", "names", 0, value=3)),
+    ("ngram", set_value("model", "order", value=2)),
+    ("ngram", set_value("model", "order", value=10**9)),
+    ("ngram", set_value("family", value="lstm")),
+    ("mixture", set_value("model", "weights", value=[0.5, 0.5])),
+    ("mixture", set_value("model", "weights", value=[1.0, 1.0, 1.0])),
+    ("mixture", set_value("model", "weights", value=[2.0, -1.0, 0.0])),
+    ("mixture", set_value("model", "weights", value=["nan", 1.0, 0.0])),
+    ("mixture", set_value("model", "weights", value="1,0,0")),
+    ("mixture", set_value("model", "components", 0, "family", value="unknown")),
+    ("mixture", set_value("model", "components", 0, "context", value="page")),
+    ("mixture", set_value("model", "components", 0, "model", value=None)),
+    ("mixture", set_value("model", "components", 0, value={})),
+    ("mixture", set_value("model", value=nested(200))),
+    ("tag", set_value("tags", "names", value="OBI")),
+    ("tag", set_value("tags", "names", 0, value=3)),
     ("tag", lambda document: document["tags"]["names"].append("O")),
     ("tag", lambda document: document["tags"]["names"].append("B-Y")),
-    ("tag", put("tags", "names", value=[f"B-{i}" for i in range(20_000)])),
-    ("tag", put("tags", "scheme", value="iob9")),
-    ("tag", put("characters", value=["ab"])),
-    ("tag", put("column", value=1.5)),
-    ("classify", put("labels", value={"a": 1})),
-    ("classify", put("labels", value={"a": 1, "b": 1, "c": 1})),
-    ("classify", put("labels", value={"b": 1, "a": 1})),
-    ("classify", put("labels", value=["a", "b"])),
-    ("classify", put("labels", "a", value=-1)),
-    ("classify", put("labels", "a", value=10**400)),
-    ("classify-ngram", put("labels", value={"a": 1, "b": 1, "c": 1})),
-    ("classify", put("temperature", value=1e-300)),
-    ("classify", put("temperature", value=None)),
-    ("translate", put("model", "joint", value=1)),
-    ("translate", put("tokenizers", value={})),
-    ("pretrain", put("model", "family", value="ngram")),
-    ("vectors", put("lowercase", value="no")),
-    ("vectors", put("subwords", value=[3, 4, 10**12])),
-    ("vectors", put("subwords", value=[3, 4, 49])),
-    ("vectors", put("subwords", value=["3", "4", "50"])),
-    ("vectors", put("subwords", value=None)),
+    ("tag", set_value("tags", "names", value=[f"B-{i}" for i in range(20_000)])),
+    ("tag", set_value("tags", "scheme", value="iob9")),
+    ("tag", set_value("characters", value=["ab"])),
+    ("tag", set_value("column", value=1.5)),
+    ("classify", set_value("labels", value={"a": 1})),
+    ("classify", set_value("labels", value={"a": 1, "b": 1, "c": 1})),
+    ("classify", set_value("labels", value={"b": 1, "a": 1})),
+    ("classify", set_value("labels", value=["a", "b"])),
+    ("classify", set_value("labels", "a", value=-1)),
+    ("classify", set_value("labels", "a", value=10**400)),
+    ("classify-ngram", set_value("labels", value={"a": 1, "b": 1, "c": 1})),
+    ("classify", set_value("temperature", value=1e-300)),
+    ("classify", set_value("temperature", value=None)),
+    ("translate", set_value("model", "joint", value=1)),
+    ("translate", set_value("tokenizers", value={})),
+    ("pretrain", set_value("model", "family", value="ngram")),
+    ("vectors", set_value("lowercase", value="no")),
+    ("vectors", set_value("subwords", value=[3, 4, 10**12])),
+    ("vectors", set_value("subwords", value=[3, 4, 49])),
+    ("vectors", set_value("subwords", value=["3", "4", "50"])),
+    ("vectors", set_value("subwords", value=None)),
 ]
 
 
 @pytest.mark.parametrize("place", range(len(CONFIG_EDITS)))
-def test_configs_are_refused(place: int, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_invalid_configs_are_rejected(place: int, models: Callable[[str], Path], tmp_path: Path) -> None:
     kind, edit = CONFIG_EDITS[place]
     path = change_json(models(kind), tmp_path / "model", "config.json", edit)
     with pytest.raises(ModelFileError) as caught:
@@ -458,7 +460,9 @@ def test_configs_are_refused(place: int, models: Callable[[str], Path], tmp_path
     ],
 )
 @pytest.mark.parametrize("name", ["config.json", "metrics.json"])
-def test_strict_json(name: str, content: bytes, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_config_and_metrics_must_be_strict_json(
+    name: str, content: bytes, models: Callable[[str], Path], tmp_path: Path
+) -> None:
     with pytest.raises(ModelFileError, match=f"{name} is not"):
         chainrule.load(reseal(models("ngram"), tmp_path / "model", {name: content}))
 
@@ -474,14 +478,14 @@ def test_strict_json(name: str, content: bytes, models: Callable[[str], Path], t
         {"training_text": {"names": 1, "sha256": None}},
     ],
 )
-def test_facts_of_the_manifest(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_manifest_facts_are_checked(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
     facts = {**verified_dir.read(models("ngram")).facts, **change}
     path = reseal(models("ngram"), tmp_path / "model", {}, facts)
     with pytest.raises(ModelFileError, match="does not say where the model comes from"):
         chainrule.load(path)
 
 
-def test_a_sketch_of_odd_length(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_sketch_of_invalid_length_is_rejected(models: Callable[[str], Path], tmp_path: Path) -> None:
     path = reseal(models("ngram"), tmp_path / "model", {"training_lines.sketch": b"123"})
     with pytest.raises(ModelFileError, match="not a multiple of 8"):
         chainrule.load(path)
@@ -496,7 +500,9 @@ def test_a_sketch_of_odd_length(models: Callable[[str], Path], tmp_path: Path) -
         (b"one\n", "does not fit its config"),
     ],
 )
-def test_words_of_vectors(content: bytes, message: str, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_invalid_vector_words_are_rejected(
+    content: bytes, message: str, models: Callable[[str], Path], tmp_path: Path
+) -> None:
     path = reseal(models("vectors"), tmp_path / "model", {"words.txt": content})
     with pytest.raises(ModelFileError, match=message):
         chainrule.load(path)
@@ -514,10 +520,10 @@ def test_words_of_vectors(content: bytes, message: str, models: Callable[[str], 
         ("lstm", ["info", "MODEL"]),
     ],
 )
-def test_commands_end_with_status_3(
+def test_commands_exit_with_status_3(
     kind: str, arguments: list[str], models: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    path = change_tensors(models(kind), tmp_path / "model", WEIGHTS, filled(np.nan))
+    path = change_tensors(models(kind), tmp_path / "model", WEIGHTS, set_first_value(np.nan))
     (tmp_path / "text.txt").write_text("the cat\n")
     places = {"MODEL": str(path), "FILE": str(tmp_path / "text.txt")}
     outcome = call(*(places.get(word, word) for word in arguments))
@@ -527,9 +533,9 @@ def test_commands_end_with_status_3(
     assert len(outcome.err.strip().splitlines()) == 1
 
 
-def test_info_does_not_steer_the_terminal(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_info_escapes_terminal_control_sequences(models: Callable[[str], Path], tmp_path: Path) -> None:
     note = "\x1b[2J\u202egone\nseed 7"
-    path = change_json(models("ngram"), tmp_path / "model", "metrics.json", put("note", value=note))
+    path = change_json(models("ngram"), tmp_path / "model", "metrics.json", set_value("note", value=note))
     outcome = call("info", path)
     assert outcome.status == 0
     assert "\x1b" not in outcome.out
@@ -540,7 +546,7 @@ def test_info_does_not_steer_the_terminal(models: Callable[[str], Path], tmp_pat
 @pytest.mark.parametrize(
     "line", [b"[" * 100_000, b'{"step": ' + b"9" * 400 + b"}", b'{"step": 1e999, "loss": NaN}', b"[]", b"\xff"]
 )
-def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_invalid_logs_are_read_or_rejected(line: bytes, models: Callable[[str], Path], tmp_path: Path) -> None:
     path = reseal(models("rnn"), tmp_path / "model", {"train_log.jsonl": line + b"\n"})
     model: Any = chainrule.load(path, device="cpu")
     with suppress(ChainruleError):
@@ -548,7 +554,7 @@ def test_logs_are_read_or_refused(line: bytes, models: Callable[[str], Path], tm
         assert log is None or np.isfinite(log.step).all()
 
 
-def test_a_page_shows_hostile_text_as_text(models: Callable[[str], Path], tmp_path: Path) -> None:
+def test_inspection_page_escapes_hostile_text(models: Callable[[str], Path], tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
     entry: dict[str, Any] = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
     entry |= {name: {script: 1.0} for name in ("gradient_norms", "update_ratio", "clipped_by")}
@@ -565,14 +571,14 @@ def test_a_page_shows_hostile_text_as_text(models: Callable[[str], Path], tmp_pa
 
 
 @pytest.mark.parametrize("field", ["log_prob", "log_backoff"])
-def test_weights_of_an_ngram_make_probabilities(field: str, models: Callable[[str], Path]) -> None:
+def test_ngram_tables_must_be_probabilities(field: str, models: Callable[[str], Path]) -> None:
     lm: Any = chainrule.load(models("ngram")).lm
-    first, *others = lm.tables.levels
+    first, *other_levels = lm.tables.levels
     infinite = replace(first, **{field: np.full_like(first.log_prob, np.inf)})
     with pytest.raises(ChainruleError, match="order 1 is not sound"):
-        NgramModel.from_tables(BackoffTables((infinite, *others)), lm.vocabulary)
+        NgramModel.from_tables(BackoffTables((infinite, *other_levels)), lm.vocabulary)
     huge = replace(first, log_backoff=np.full_like(first.log_prob, 1e30))
-    model = NgramModel.from_tables(BackoffTables((huge, *others)), lm.vocabulary)
+    model = NgramModel.from_tables(BackoffTables((huge, *other_levels)), lm.vocabulary)
     with pytest.raises(ModelFileError, match="make no probability"):
         model.step(model.start(1), np.array([0]))
 
@@ -580,20 +586,20 @@ def test_weights_of_an_ngram_make_probabilities(field: str, models: Callable[[st
 @pytest.mark.parametrize(
     ("name", "edit"),
     [
-        ("weights.safetensors", filled(np.nan)),
-        ("weights.safetensors", cast(np.int64)),
+        ("weights.safetensors", set_first_value(np.nan)),
+        ("weights.safetensors", change_dtype(np.int64)),
         ("optimizer.safetensors", lambda a: a.update(exp_avg=a["exp_avg"] * np.nan)),
         ("optimizer.safetensors", lambda a: a.update(exp_avg=a["exp_avg"].astype(np.float64))),
         ("state.safetensors", lambda a: a.pop("rng.cpu")),
         ("state.safetensors", lambda a: a.update({"rng.cpu": a["rng.cpu"][:-1]})),
-        ("position.json", put("epoch", value="1")),
-        ("position.json", put("epoch", value=10**30)),
-        ("position.json", put("surprise", value=1)),
-        ("position.json", put("plateau", value=None)),
+        ("position.json", set_value("epoch", value="1")),
+        ("position.json", set_value("epoch", value=10**30)),
+        ("position.json", set_value("surprise", value=1)),
+        ("position.json", set_value("plateau", value=None)),
         ("position.json", lambda document: [document]),
     ],
 )
-def test_checkpoints_are_compared_with_the_run(
+def test_checkpoints_are_checked_against_the_run(
     name: str, edit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, place = Corpus.from_lines(folders.LINES), tmp_path / "run"

@@ -1,4 +1,4 @@
-"""The laws every language model obeys, whatever its family."""
+"""Laws that language models of every family obey."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from chainrule.tokenizers.encode import encode
 from laws.tiny import Case, cases, contexts, prepared, tiny
 
 CASES = pytest.mark.parametrize("case", cases(), ids=str)
-CLOSE = 1e-5  # of single precision: processors add up in different orders
+CLOSE = 1e-5  # single precision: processors sum in different orders
 LINES = ["the cat sees a dog", "", "dog dog zebra", "a", "the mouse loves the cat and the dog runs and runs"]
 
 
@@ -32,7 +32,7 @@ def row(lm: AnyModel, ids: Ids) -> Batch:
 
 
 def stepwise(lm: AnyModel, batch: Batch) -> Floats:
-    """Σ by the sequential view: (B, T)."""
+    """Log-probabilities by the sequential view: (B, T)."""
     state = lm.start(len(batch.inputs))
     columns = []
     for t in range(batch.inputs.shape[1]):
@@ -59,7 +59,7 @@ def test_probabilities_sum_to_one(case: Case) -> None:
 
 
 @CASES
-def test_the_two_views_agree(case: Case) -> None:
+def test_score_and_step_agree(case: Case) -> None:
     lm, text = tiny(case).lm, text_of(case)
     for batch, _ in line_batches(text, lm.vocabulary.bos, tokens=20):
         scores, _ = lm.score(batch, lm.start(len(batch.inputs)))
@@ -67,19 +67,19 @@ def test_the_two_views_agree(case: Case) -> None:
 
 
 @CASES
-def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
+def test_distributions_and_joined_states_equal_steps(case: Case) -> None:
     lm = tiny(case).lm
     v = lm.vocabulary
     ids = np.flatnonzero(v.predictable)[[3, 4, 1, 2, 5, 3]]
     inputs = np.stack([np.concatenate([[v.bos], ids]), np.concatenate([[v.bos, v.eos], ids[:5]])])
     mask = np.arange(7) < np.array([[7], [4]])
-    found, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
+    result, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
     ends = []
     for b, length in enumerate(mask.sum(axis=1)):
         state = lm.start(1)
         for t in range(length):
             log_p, state = lm.step(state, inputs[b, t : t + 1])
-            assert_allclose(found[b, t], log_p[0], rtol=CLOSE)
+            assert_allclose(result[b, t], log_p[0], rtol=CLOSE)
         ends.append(state)
     apart = [lm.step(state, ids[k : k + 1])[0][0] for k, state in enumerate(ends)]
     for state in (lm.join(ends), after, lm.advance(Batch(inputs, inputs, mask), lm.start(2))):
@@ -87,7 +87,7 @@ def test_distributions_and_joined_states_are_those_of_steps(case: Case) -> None:
 
 
 @CASES
-def test_lines_are_scored_as_batches_are(case: Case) -> None:
+def test_score_lines_equals_batches(case: Case) -> None:
     lm, text = tiny(case).lm, text_of(case)
     log_probs = lm.score_lines(text.ids)
     if case.family == "ngram":
@@ -99,33 +99,33 @@ def test_lines_are_scored_as_batches_are(case: Case) -> None:
         assert_array_equal(log_probs[positions[batch.mask]], scores[batch.mask])
 
 
-def test_a_mixture_scores_lines_if_all_its_components_do() -> None:
+def test_mixture_scores_lines_if_all_components_do() -> None:
     case = next(case for case in cases() if case.family == "ngram" and case.context == "line" and not case.closed)
-    one = Component(case.family, case.config, tiny(case).lm)
-    mixture, text = Mixture((one, one), (0.25, 0.75), one.lm.vocabulary), text_of(case)
+    component = Component(case.family, case.config, tiny(case).lm)
+    mixture, text = Mixture((component, component), (0.25, 0.75), component.lm.vocabulary), text_of(case)
     log_probs = mixture.score_lines(text.ids)
     assert log_probs is not None
-    for batch, positions in line_batches(text, one.lm.vocabulary.bos):
+    for batch, positions in line_batches(text, component.lm.vocabulary.bos):
         scores, _ = mixture.score(batch, mixture.start(len(batch.inputs)))
         assert_array_equal(log_probs[positions[batch.mask]], scores[batch.mask])
 
 
 @CASES
-def test_the_future_does_not_change_the_past(case: Case) -> None:
+def test_models_are_causal(case: Case) -> None:
     lm, ids = tiny(case).lm, text_of(case).ids
-    other = ids.copy()
-    other[5:] = ids[0]
+    changed = ids.copy()
+    changed[5:] = ids[0]
     first, _ = lm.score(row(lm, ids), lm.start(1))
-    second, _ = lm.score(row(lm, other), lm.start(1))
+    second, _ = lm.score(row(lm, changed), lm.start(1))
     assert_allclose(first[:, :5], second[:, :5], rtol=CLOSE)
 
 
 @CASES
-def test_batches_do_not_matter(case: Case) -> None:
+def test_scores_do_not_depend_on_batch_size(case: Case) -> None:
     lm, text = tiny(case).lm, text_of(case)
-    whole = token_log_probs(lm, text)
+    expected = token_log_probs(lm, text)
     for tokens in (1, 4, 17):
-        assert_allclose(token_log_probs(lm, text, tokens_per_batch=tokens), whole, rtol=CLOSE)
+        assert_allclose(token_log_probs(lm, text, tokens_per_batch=tokens), expected, rtol=CLOSE)
 
 
 @CASES
@@ -145,11 +145,11 @@ def test_padding_and_row_order_do_not_matter(case: Case) -> None:
 
 
 @CASES
-def test_a_state_is_a_value(case: Case) -> None:
+def test_states_are_immutable(case: Case) -> None:
     lm, ids = tiny(case).lm, text_of(case).ids
     _, state = lm.step(lm.start(3), np.full(3, lm.vocabulary.bos))
     first, after = lm.step(state, ids[:3])
-    lm.step(after, ids[2:5])  # going on must not disturb what was there
+    lm.step(after, ids[2:5])  # continuing must not change the earlier state
     second, _ = lm.step(state, ids[:3])
     assert_array_equal(first, second)
     rows = np.array([2, 0, 0])
@@ -160,7 +160,7 @@ def test_a_state_is_a_value(case: Case) -> None:
 
 
 @CASES
-def test_padding_is_not_read(case: Case) -> None:
+def test_padding_does_not_change_the_state(case: Case) -> None:
     lm, text = tiny(case).lm, text_of(case)
     batch, _ = next(line_batches(text, lm.vocabulary.bos, tokens=1000))
     _, state = lm.score(batch, lm.start(len(batch.inputs)))
@@ -169,33 +169,33 @@ def test_padding_is_not_read(case: Case) -> None:
         for id_ in batch.inputs[r, :length]:
             _, alone = lm.step(alone, np.array([id_]))
         expected, _ = lm.step(alone, text.ids[:1])
-        found, _ = lm.step(state.select(np.array([r])), text.ids[:1])
-        assert_allclose(found, expected, rtol=CLOSE)
+        result, _ = lm.step(state.select(np.array([r])), text.ids[:1])
+        assert_allclose(result, expected, rtol=CLOSE)
 
 
 @CASES
-def test_reading_in_pieces_is_reading_at_once(case: Case) -> None:
+def test_reading_in_pieces_equals_reading_at_once(case: Case) -> None:
     lm, ids = tiny(case).lm, text_of(case).ids
     batch = row(lm, ids)
-    whole, _ = lm.score(batch, lm.start(1))
+    expected, _ = lm.score(batch, lm.start(1))
     state, pieces = lm.start(1), []
     for first in range(0, len(ids), 4):
         cut = slice(first, first + 4)
         piece = Batch(batch.inputs[:, cut], batch.targets[:, cut], batch.mask[:, cut])
         scores, state = lm.score(piece, state)
         pieces.append(scores)
-    assert_allclose(np.concatenate(pieces, axis=1), whole, rtol=CLOSE)
+    assert_allclose(np.concatenate(pieces, axis=1), expected, rtol=CLOSE)
 
 
 @CASES
-def test_a_line_starts_anew_and_a_stream_goes_on(case: Case) -> None:
+def test_line_models_restart_and_stream_models_continue_after_eos(case: Case) -> None:
     lm, ids = tiny(case).lm, text_of(case).ids
     v = lm.vocabulary
     fresh, _ = lm.step(lm.start(1), np.array([v.bos]))
     state = lm.start(1)
     for id_ in [v.bos, *ids[:2], v.eos]:  # four tokens: as many as the smallest window
         log_p, state = lm.step(state, np.array([id_]))
-    # A bigram sees `</s>` alone in both; add-k is uniform after contexts that are shorter than n−1 or not seen.
+    # A bigram sees only `</s>` in both; add-k is uniform after contexts shorter than n−1 or unseen.
     is_bigram = getattr(lm, "order", 3) <= 2 or case.variant == "order=2"
     is_add_k = getattr(case.config, "smoothing", "") in ("add-k", "laplace")
     if lm.context == "line":
@@ -205,7 +205,7 @@ def test_a_line_starts_anew_and_a_stream_goes_on(case: Case) -> None:
 
 
 @CASES
-def test_saved_and_loaded_it_is_the_same(case: Case, tmp_path: Path) -> None:
+def test_saved_models_round_trip(case: Case, tmp_path: Path) -> None:
     model, text = tiny(case), text_of(case)
     model.save(tmp_path / "model")
     loaded = api.load(tmp_path / "model")
@@ -216,7 +216,7 @@ def test_saved_and_loaded_it_is_the_same(case: Case, tmp_path: Path) -> None:
 
 
 @CASES
-def test_generation_is_repeatable_and_possible(case: Case) -> None:
+def test_generation_is_reproducible_and_possible(case: Case) -> None:
     model = tiny(case)
     texts = [str(model.generate("the", seed=5, max_tokens=12)) for _ in range(2)]
     assert texts[0] == texts[1]
@@ -227,7 +227,7 @@ def test_generation_is_repeatable_and_possible(case: Case) -> None:
     assert_allclose(scores[0, 1:].sum(), generation.log_prob, rtol=CLOSE)
 
 
-def test_every_family_is_here() -> None:
+def test_laws_cover_every_family() -> None:
     from chainrule.families import FAMILIES
 
     assert {case.family for case in cases()} == set(FAMILIES)

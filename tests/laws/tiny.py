@@ -1,4 +1,4 @@
-"""A small model of every family, on a text made here; a family joins the laws by joining the table of families."""
+"""A small model of every family on a generated text; new families are included through the table of families."""
 
 import warnings
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
         {"reset": "before", "attention": "general", "attention_use": "concat", "memory": 2},
         {"output": "adaptive", "cutoffs": (3, 6), "tie": False, "learned_start": True},
     ],
-    "transformer": [  # a window shorter than the lines: they start anew in their middle
+    "transformer": [  # a window shorter than the lines: state resets within a line
         {"window": 4, "heads": 2, "layers": 2},
         {"window": 4, "heads": 2, "layers": 1, "positions": "sinusoidal"},
         {"window": 4, "heads": 1, "layers": 1, "positions": "learned", "bias": True},
@@ -56,12 +56,12 @@ VARIANTS: Final[dict[str, list[dict[str, Any]]]] = {
         {"window": 16, "heads": 2, "layers": 1, "output": "sampled", "samples": 4},
     ],
 }
-"""What `candidates` leaves out: the settings that change what a network computes."""
+"""Settings that change what a network computes and are not among its `candidates`."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Which tiny model."""
+    """Identifies a tiny model."""
 
     family: str
     config: Any
@@ -71,32 +71,32 @@ class Case:
 
     def __str__(self) -> str:
         facets = families.get(self.family).facets(self.config).values() if self.config is not None else ()
-        told = [self.variant] if self.variant else map(str, facets)
-        return "-".join([self.family, *told, self.context, *(["closed"] * self.closed)])
+        parts = [self.variant] if self.variant else map(str, facets)
+        return "-".join([self.family, *parts, self.context, *(["closed"] * self.closed)])
 
 
 def cases() -> list[Case]:
     """Every candidate and variant of every family, in both context rules; mixtures; two closed ones."""
     contexts: tuple[Context, ...] = ("line", "stream")
-    found = [
+    all_cases = [
         Case(family, config, context, variant=variant)
         for family in families.trainable()
         for variant, config in _configs(family)
         for context in contexts
     ]
-    found += [Case("mixture", None, context) for context in contexts]
-    found.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
-    return [*found, Case("lstm", build_config(families.get("lstm").Config, SMALL, "model"), "line", closed=True)]
+    all_cases += [Case("mixture", None, context) for context in contexts]
+    all_cases.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
+    return [*all_cases, Case("lstm", families.get("lstm").Config(**SMALL), "line", closed=True)]
 
 
 def _configs(family: str) -> list[tuple[str, Any]]:
-    """The family's candidates, networks made small, and its variants by what sets them apart."""
+    """The family's candidates, with networks made small, and its variants named by their settings."""
     kind = families.get(family)
     small = [_small(config) for config in kind.candidates()]
     variants = VARIANTS.get(family, [])
     named = ["-".join(f"{name}={value}" for name, value in chosen.items()) for chosen in variants]
-    made = [build_config(kind.Config, SMALL | chosen, "model") for chosen in variants]
-    return [*(("", config) for config in small), *zip(named, made, strict=True)]
+    created = [kind.Config(**SMALL | chosen) for chosen in variants]
+    return [*(("", config) for config in small), *zip(named, created, strict=True)]
 
 
 def _small(config: Any) -> Any:
@@ -106,7 +106,7 @@ def _small(config: Any) -> Any:
 
 @cache
 def prepared(closed: bool) -> PreparedCorpus:
-    """About a hundred lines, a blank one among them, words cut off where the vocabulary is open."""
+    """About a hundred lines including a blank one; an open vocabulary has unknown words."""
     lines = _lines()
     config = TokenizerConfig(closed=True) if closed else TokenizerConfig(vocab_size=8)
     return prepare_corpus(Corpus.from_lines(lines), config, Corpus.from_lines(lines[:10]))
@@ -114,7 +114,7 @@ def prepared(closed: bool) -> PreparedCorpus:
 
 @cache
 def tiny(case: Case) -> Model:
-    """The trained model; small texts make discounts fall back, which is not what the laws are about."""
+    """The trained model; warnings about default discounts are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
         if case.family != "mixture":
@@ -131,13 +131,13 @@ def tiny(case: Case) -> Model:
         return api.mix(parts, held_out=Corpus.from_lines(_lines()[:30]))
 
 
-def contexts(lm: AnyModel, seen: Ids) -> list[Ids]:
-    """Prefixes to predict from: seen ones, unseen ones, unknown words, the start, and after a line's end."""
+def contexts(lm: AnyModel, ids: Ids) -> list[Ids]:
+    """Prefixes to predict from: seen, unseen, unknown words, the start, and after a line end."""
     v = lm.vocabulary
     rng = np.random.default_rng(3)
     words = np.flatnonzero(v.predictable)
     random = [rng.choice(words, size=size) for size in (1, 2, 5, 9)]
-    starts = [np.array([], dtype=int), seen[:1], seen[:3], seen[:7], np.array([v.eos]), *random]
+    starts = [np.array([], dtype=int), ids[:1], ids[:3], ids[:7], np.array([v.eos]), *random]
     return starts + ([np.full(4, v.unk)] if v.unk is not None else [])
 
 
