@@ -44,14 +44,14 @@ class Outcome:
 def strict(text: str) -> Any:
     """Parse JSON; NaN, Infinity and repeated keys raise AssertionError."""
 
-    def refuse(constant: str) -> NoReturn:
+    def reject_constant(constant: str) -> NoReturn:
         raise AssertionError(f"{constant} is not JSON")
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         assert len(dict(pairs)) == len(pairs), "repeated key"
         return dict(pairs)
 
-    return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
+    return json.loads(text, parse_constant=reject_constant, object_pairs_hook=reject_duplicates)
 
 
 def call(*arguments: object, stdin: str | bytes = b"") -> Outcome:
@@ -75,14 +75,14 @@ def call(*arguments: object, stdin: str | bytes = b"") -> Outcome:
     return Outcome(status, *(_content(stream) for stream in (out, err)))
 
 
-def done(*arguments: object, stdin: str | bytes = b"") -> Outcome:
+def run_ok(*arguments: object, stdin: str | bytes = b"") -> Outcome:
     """Run a command that must succeed."""
     outcome = call(*arguments, stdin=stdin)
     assert outcome.status == 0, outcome.err
     return outcome
 
 
-def refused(status: int, *arguments: object, stdin: str | bytes = b"") -> str:
+def run_error(status: int, *arguments: object, stdin: str | bytes = b"") -> str:
     """Run a command that must fail with this status, one or two lines on stderr and nothing on stdout."""
     outcome = call(*arguments, stdin=stdin)
     assert outcome.status == status, outcome
@@ -107,12 +107,12 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def trained(out: Path, text: Path, *arguments: object) -> Path:
     """Train an n-gram model and return its folder."""
-    done("train", "ngram", text, "--out", out, *arguments)
+    run_ok("train", "ngram", text, "--out", out, *arguments)
     return out
 
 
 @contextmanager
-def held_elsewhere(path: Path) -> Iterator[None]:
+def locked_by_another_thread(path: Path) -> Iterator[None]:
     """Lock a model folder from another thread while the block runs."""
     with ThreadPoolExecutor(max_workers=1) as other:
         hold = verified_dir.lock(path)

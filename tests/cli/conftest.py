@@ -1,4 +1,4 @@
-"""Models that many commands are tried on; made once, never changed."""
+"""Models used by many command tests; trained once, never changed."""
 
 from pathlib import Path
 
@@ -19,19 +19,19 @@ def toy_text(shelf: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def mle(shelf: Path, toy_text: Path) -> Path:
-    """Maximum likelihood, trigram, of the worked example."""
+    """Maximum-likelihood trigram of the worked example."""
     return trained(shelf / "mle", toy_text, "--order", 3, "--smoothing", "mle")
 
 
 @pytest.fixture(scope="session")
 def laplace(shelf: Path, toy_text: Path) -> Path:
-    """Add-one, trigram, of the worked example, with `<unk>`."""
+    """Add-one trigram of the worked example, with `<unk>`."""
     return trained(shelf / "laplace", toy_text, "--order", 3, "--smoothing", "laplace")
 
 
 @pytest.fixture(scope="session")
 def closed(shelf: Path, toy_text: Path) -> Path:
-    """Add-one, trigram, of the worked example, without `<unk>`."""
+    """Add-one trigram of the worked example, without `<unk>`."""
     return trained(shelf / "closed", toy_text, "--order", 3, "--smoothing", "laplace", "--closed")
 
 
@@ -42,5 +42,5 @@ def english_text(shelf: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def model(shelf: Path, english_text: Path) -> Path:
-    """A smoothed trigram of the small English; every third word or so is unknown to its vocabulary."""
+    """A smoothed trigram of the small English text; about every third word is out of vocabulary."""
     return trained(shelf / "model", english_text, "--order", 3, *QUIET, "--min-count", 20)

@@ -1,4 +1,4 @@
-"""The table that `chainrule compare` prints: figures stay whole at every width, text is shortened."""
+"""The table printed by `chainrule compare`: numbers stay complete at every width, text is shortened."""
 
 import re
 from dataclasses import replace
@@ -36,7 +36,7 @@ def printed(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("width", [40, 72, 80, 86, 100, 120, 200])
-def test_no_number_is_cut(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_numbers_are_never_cut(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str]) -> None:
     headings, *lines = printed(rows, width, capsys)
     expected = ["model", "tokenizer", "bits/byte", "sd", "perplexity", "size", "sec", "epochs"]
     assert headings.split()[:8] == expected
@@ -45,14 +45,14 @@ def test_no_number_is_cut(rows: tuple[Row, ...], width: int, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("width", [80, 86, 100, 120, 200])
-def test_the_lines_fit(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_lines_fit_the_width(rows: tuple[Row, ...], width: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert max(map(len, printed(rows, width, capsys))) <= width
 
 
-def test_the_sample_is_shortened_then_dropped_before_the_name(
+def test_table_shortens_the_sample_before_the_name(
     rows: tuple[Row, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # model 49 (with " †"), tokenizer 10, bits/byte 9, sd 5, perplexity 10, size 8, sec 6, epochs 6, 8 blanks: 111
+    # model 49 (with " †"), tokenizer 10, bits/byte 9, sd 5, perplexity 10, size 8, sec 6, epochs 6, 8 spaces: 111
     for width, sample in [(200, "and the function is called"), (128, "and the function…"), (121, "and the f…")]:
         headings, line, *_ = printed(rows, width, capsys)
         assert line.startswith(LONG)
@@ -62,17 +62,17 @@ def test_the_sample_is_shortened_then_dropped_before_the_name(
         headings, line, *_ = printed(rows, width, capsys)
         assert line.startswith(LONG)
         assert headings.endswith(" epochs")
-    # 11 columns less than the table without the sample needs; the mark behind the name stays
+    # 11 columns less than the table without the sample needs; the mark after the name stays
     assert printed(rows, 99, capsys)[1].startswith(f"{LONG[:35]}… † word ")
 
 
-def test_a_name_of_few_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_shortens_names_in_few_columns(capsys: pytest.CaptureFixture[str]) -> None:
     rows = tuple(ngram_row(1, smoothing) for smoothing in ("modified-kneser-ney", "kneser-ney"))
     _, line, *_ = printed(rows, 20, capsys)
     assert line.split("  ")[0] == "ngra… and 1 more"  # 16 columns
 
 
-def test_wide_characters_are_counted_by_columns(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_counts_wide_characters_by_columns(capsys: pytest.CaptureFixture[str]) -> None:
     row = replace(neural_row("lstm", 1.5), sample="北京" * 40)
     _, line = printed((row,), 80, capsys)
     wide = len(re.findall("[北京]", line))

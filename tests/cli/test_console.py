@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_long_description_leaves_room_for_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_has_room_beside_a_long_description(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     for name, value in {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}.items():
@@ -26,7 +26,7 @@ def test_a_long_description_leaves_room_for_the_bar(monkeypatch: pytest.MonkeyPa
     assert "…" in drawn[-1]
 
 
-def test_no_terminal_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_without_a_terminal_prints_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     monkeypatch.setattr("sys.stderr", file)
     monkeypatch.setattr("chainrule.progress.LINE_SECONDS", 0.0)

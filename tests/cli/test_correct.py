@@ -1,4 +1,4 @@
-"""`chainrule correct`: text, lines, candidates, the channel's file, and what is refused."""
+"""`chainrule correct`: text, lines, candidates, channel file, errors."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chainrule.applications.spelling.candidates import Candidates
-from cli.command import QUIET, done, refused, trained, write
+from cli.command import QUIET, run_error, run_ok, trained, write
 from cli.pipes import dialogue
 
 LINES = "i read the letter from my friend\nmy friend read the letters\nthe letter is red\n" * 3
@@ -24,19 +24,19 @@ def pairs(tmp_path: Path) -> Path:
     return write(tmp_path / "pairs.tsv", "teh\tthe\nfreind\tfriend\nfeild\tfield\n")
 
 
-def test_as_text(words: Path) -> None:
-    out = done("correct", words, stdin=WRITTEN).out
+def test_correct_prints_text(words: Path) -> None:
+    out = run_ok("correct", words, stdin=WRITTEN).out
     assert out == "i read the  letter\nmy friend is red\n\nthe letter is red\n"
 
 
-def test_only_lines_that_change(words: Path, tmp_path: Path) -> None:
+def test_correct_prints_changed_lines(words: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "written.txt", WRITTEN)
-    out = done("correct", words, file, "--lines").out
+    out = run_ok("correct", words, file, "--lines").out
     assert out == "1\ti read teh  letter\ti read the  letter\n2\tmy freind is red\tmy friend is red\n"
 
 
-def test_as_json(words: Path) -> None:
-    first, second, empty, last = done("correct", words, "--json", stdin=WRITTEN).json_lines()
+def test_correct_prints_json(words: Path) -> None:
+    first, second, empty, last = run_ok("correct", words, "--json", stdin=WRITTEN).json_lines()
     assert first.keys() == {"schema_version", "line", "text", "corrected", "score", "words"}
     assert (first["schema_version"], first["line"], first["corrected"]) == (1, 1, "i read the  letter")
     (word,) = second["words"]
@@ -44,64 +44,64 @@ def test_as_json(words: Path) -> None:
     assert (empty["corrected"], empty["words"], last["words"]) == ("", [], [])
 
 
-def test_candidates(words: Path) -> None:
-    found = done("correct", words, "--json", "--candidates", 3, stdin="i read teh letter\n").json()
-    word = next(word for word in found["words"] if word["written"] == "teh")
+def test_correct_prints_candidates(words: Path) -> None:
+    document = run_ok("correct", words, "--json", "--candidates", 3, stdin="i read teh letter\n").json()
+    word = next(word for word in document["words"] if word["written"] == "teh")
     assert word["candidates"][0]["text"] == "the"
     assert len(word["candidates"]) <= 3
     assert 0.5 < word["candidates"][0]["probability"] <= 1
-    shown = done("correct", words, "--candidates", 2, stdin="i read teh letter\n").out.splitlines()
-    assert shown[0] == "i read the letter"
-    assert shown[1].startswith("  teh -> the:  the ")
+    output = run_ok("correct", words, "--candidates", 2, stdin="i read teh letter\n").out.splitlines()
+    assert output[0] == "i read the letter"
+    assert output[1].startswith("  teh -> the:  the ")
 
 
-def test_the_channel_is_kept(words: Path, pairs: Path, tmp_path: Path) -> None:
+def test_correct_saves_and_loads_its_channel(words: Path, pairs: Path, tmp_path: Path) -> None:
     channel = tmp_path / "channel.json"
-    learnt = done("correct", words, "--pairs", pairs, "--channel", channel, "--json", stdin=WRITTEN)
+    learnt = run_ok("correct", words, "--pairs", pairs, "--channel", channel, "--json", stdin=WRITTEN)
     assert "3 pairs learned" in learnt.err
     assert json.loads(channel.read_text())["format"] == "chainrule channel"
-    again = done("correct", words, "--channel", channel, "--json", stdin=WRITTEN)
+    again = run_ok("correct", words, "--channel", channel, "--json", stdin=WRITTEN)
     assert again.out == learnt.out
-    assert again.out != done("correct", words, "--json", stdin=WRITTEN).out  # the scores are others
+    assert again.out != run_ok("correct", words, "--json", stdin=WRITTEN).out  # the scores differ
 
 
-def test_words_of_the_vocabulary_can_be_left_alone(words: Path) -> None:
+def test_correct_can_leave_known_words_alone(words: Path) -> None:
     written = "i red the letter\n"
     rate = ("--error-rate", 0.1)
-    assert done("correct", words, *rate, stdin=written).out == "i read the letter\n"
-    assert done("correct", words, *rate, "--no-real-words", stdin=written).out == written
+    assert run_ok("correct", words, *rate, stdin=written).out == "i read the letter\n"
+    assert run_ok("correct", words, *rate, "--no-real-words", stdin=written).out == written
 
 
-def test_what_is_refused(words: Path, tmp_path: Path) -> None:
-    assert "error-rate is 2.0" in refused(2, "correct", words, "--error-rate", 2)
-    assert "beam is 0" in refused(2, "correct", words, "--beam", 0)
-    assert "pairs are read from files" in refused(2, "correct", words, "--pairs", "-")
-    assert "does not exist" in refused(4, "correct", words, "--channel", tmp_path / "none.json")
+def test_correct_rejects_invalid_arguments(words: Path, tmp_path: Path) -> None:
+    assert "error-rate is 2.0" in run_error(2, "correct", words, "--error-rate", 2)
+    assert "beam is 0" in run_error(2, "correct", words, "--beam", 0)
+    assert "pairs are read from files" in run_error(2, "correct", words, "--pairs", "-")
+    assert "does not exist" in run_error(4, "correct", words, "--channel", tmp_path / "none.json")
     bad = write(tmp_path / "bad.json", "{}")
-    assert "is not a channel file" in refused(3, "correct", words, "--channel", bad)
+    assert "is not a channel file" in run_error(3, "correct", words, "--channel", bad)
     lonely = write(tmp_path / "bad.tsv", "word\n")
-    assert "line 1" in refused(3, "correct", words, "--pairs", lonely)
-    refused(4, "correct", tmp_path / "nowhere")
+    assert "line 1" in run_error(3, "correct", words, "--pairs", lonely)
+    run_error(4, "correct", tmp_path / "nowhere")
     letters = tmp_path / "letters"
     trained(letters, write(tmp_path / "text.txt", LINES), "--tokenizer", "char", *QUIET)
-    assert "needs a model of whole words" in refused(2, "correct", letters)
+    assert "needs a model of whole words" in run_error(2, "correct", letters)
 
 
-def test_a_line_is_corrected_before_the_next_is_written(words: Path) -> None:
+def test_correct_answers_line_by_line(words: Path) -> None:
     with dialogue("correct", words) as conversation:
         answers = [conversation.ask(line.encode())[0].decode() for line in WRITTEN.splitlines()]
-    assert answers == done("correct", words, stdin=WRITTEN).out.splitlines()
+    assert answers == run_ok("correct", words, stdin=WRITTEN).out.splitlines()
 
 
-def test_a_huge_word_stays_as_it_is(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_correct_leaves_a_huge_word_unchanged(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[int] = []
     far = Candidates._distant_words
 
-    def watched(self: Candidates, word: str) -> list[str]:
+    def recorded_distant_words(self: Candidates, word: str) -> list[str]:
         looked_up.append(len(word))
         return far(self, word)
 
-    monkeypatch.setattr(Candidates, "_distant_words", watched)
+    monkeypatch.setattr(Candidates, "_distant_words", recorded_distant_words)
     line = "teh " + "x" * 200_000 + " letter"
-    assert done("correct", words, stdin=line + "\n").out == line.replace("teh", "the") + "\n"
+    assert run_ok("correct", words, stdin=line + "\n").out == line.replace("teh", "the") + "\n"
     assert looked_up == [3]

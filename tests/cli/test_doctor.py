@@ -1,4 +1,4 @@
-"""`chainrule doctor`: what is here and what is not."""
+"""`chainrule doctor`: installed and missing components."""
 
 import importlib.util
 import platform
@@ -9,37 +9,37 @@ from typing import Any
 import pytest
 
 from chainrule import system
-from cli.command import done
+from cli.command import run_ok
 
 
-def test_json() -> None:
-    found = done("doctor", "--json").json()
-    assert found["schema_version"] == 1
+def test_doctor_json() -> None:
+    document = run_ok("doctor", "--json").json()
+    assert document["schema_version"] == 1
     keys = {"chainrule", "python", "platform", "compiler", "extension", "threads", "devices", "packages"}
-    assert found.keys() >= keys
-    assert found["python"] == platform.python_version()
-    assert found["packages"]["numpy"] == metadata.version("numpy")
-    assert "torch" in found["packages"]
+    assert document.keys() >= keys
+    assert document["python"] == platform.python_version()
+    assert document["packages"]["numpy"] == metadata.version("numpy")
+    assert "torch" in document["packages"]
 
 
-def test_as_text() -> None:
-    shown = done("doctor").out
-    assert f"numpy         {metadata.version('numpy')}" in shown
-    assert "{" not in shown
+def test_doctor_text() -> None:
+    output = run_ok("doctor").out
+    assert f"numpy         {metadata.version('numpy')}" in output
+    assert "{" not in output
 
 
-def test_what_is_missing_comes_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_the_remedy_for_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     really = importlib.util.find_spec
 
-    def without(name: str, package: str | None = None) -> Any:
+    def find_spec_without(name: str, package: str | None = None) -> Any:
         return None if name in ("torch", "zstandard") else really(name, package)
 
-    monkeypatch.setattr(importlib.util, "find_spec", without)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec_without)
     monkeypatch.setitem(sys.modules, system.EXTENSION, None)
     system.load.cache_clear()
     monkeypatch.setenv("PATH", "")
-    found = done("doctor", "--json").json()
-    assert found["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"
-    assert found["packages"]["zstandard"] == "absent: pip install 'chainrule[data]'"
-    assert found["extension"].startswith("absent: pip install .")
-    assert "install g++" in found["compiler"]
+    document = run_ok("doctor", "--json").json()
+    assert document["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"
+    assert document["packages"]["zstandard"] == "absent: pip install 'chainrule[data]'"
+    assert document["extension"].startswith("absent: pip install .")
+    assert "install g++" in document["compiler"]

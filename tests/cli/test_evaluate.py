@@ -1,4 +1,4 @@
-"""`chainrule evaluate`: the worked numbers, every key of the interface, and never a figure from a bad model."""
+"""`chainrule evaluate`: worked numbers, documented keys, and errors for damaged models."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import QUIET, call, done, english, refused, trained, write
+from cli.command import QUIET, call, english, run_error, run_ok, trained, write
 
 KEYS = {
     "model",
@@ -33,113 +33,113 @@ KEYS = {
 }
 
 
-def test_every_key_of_the_interface(closed: Path) -> None:
-    found = done("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
-    assert found.keys() >= {"schema_version", *KEYS}
-    assert found["schema_version"] == 1
-    assert (found["model"], found["family"]) == (str(closed), "ngram")
-    assert (found["tokenizer"], found["context"]) == ("word", "line")
-    assert (found["sentences"], found["tokens"], found["oov"], found["bytes"]) == (1, 4, 0, 12)
+def test_evaluate_json_has_the_documented_keys(closed: Path) -> None:
+    document = run_ok("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
+    assert document.keys() >= {"schema_version", *KEYS}
+    assert document["schema_version"] == 1
+    assert (document["model"], document["family"]) == (str(closed), "ngram")
+    assert (document["tokenizer"], document["context"]) == ("word", "line")
+    assert (document["sentences"], document["tokens"], document["oov"], document["bytes"]) == (1, 4, 0, 12)
 
 
-def test_add_one_of_the_worked_example(closed: Path, laplace: Path) -> None:
-    found = done("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
-    assert found["perplexity"] == pytest.approx(5.0100, abs=5e-5)  # 630^(1/4)
-    assert found["nats_per_token"] == pytest.approx(math.log(630) / 4, rel=1e-6)
-    assert found["bits_per_token"] == pytest.approx(math.log2(630) / 4, rel=1e-6)
-    assert found["bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)  # 11 bytes and the break
-    assert found["bits_per_character"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
-    assert found["perplexity_per_word"] == pytest.approx(630 ** (1 / 4), rel=1e-6)  # 3 words and a line
-    found = done("evaluate", laplace, "-", "--json", stdin="i love mice\n").json()
-    assert found["perplexity"] == pytest.approx(5.5919, abs=5e-5)  # (8800/9)^(1/4)
+def test_evaluate_add_one_worked_example(closed: Path, laplace: Path) -> None:
+    document = run_ok("evaluate", closed, "-", "--json", stdin="i love mice\n").json()
+    assert document["perplexity"] == pytest.approx(5.0100, abs=5e-5)  # 630^(1/4)
+    assert document["nats_per_token"] == pytest.approx(math.log(630) / 4, rel=1e-6)
+    assert document["bits_per_token"] == pytest.approx(math.log2(630) / 4, rel=1e-6)
+    assert document["bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)  # 11 bytes and the line break
+    assert document["bits_per_character"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
+    assert document["perplexity_per_word"] == pytest.approx(630 ** (1 / 4), rel=1e-6)  # 3 words and a line
+    document = run_ok("evaluate", laplace, "-", "--json", stdin="i love mice\n").json()
+    assert document["perplexity"] == pytest.approx(5.5919, abs=5e-5)  # (8800/9)^(1/4)
 
 
-def test_maximum_likelihood_of_the_worked_example(mle: Path) -> None:
-    found = done("evaluate", mle, "-", "--json", stdin="i love cats\n").json()
-    assert found["perplexity"] == pytest.approx(1.3161, abs=5e-5)  # 3^(1/4)
-    assert found["infinite"] is False
-    assert found["cause"] is None
+def test_evaluate_maximum_likelihood_worked_example(mle: Path) -> None:
+    document = run_ok("evaluate", mle, "-", "--json", stdin="i love cats\n").json()
+    assert document["perplexity"] == pytest.approx(1.3161, abs=5e-5)  # 3^(1/4)
+    assert document["infinite"] is False
+    assert document["cause"] is None
 
 
-def test_an_infinite_perplexity_names_its_first_cause(mle: Path) -> None:
+def test_evaluate_infinite_perplexity_names_its_cause(mle: Path) -> None:
     text = "i love cats\ni love mice\ndogs\n"
-    found = done("evaluate", mle, "-", "--json", stdin=text).json()
-    assert found["infinite"] is True
+    document = run_ok("evaluate", mle, "-", "--json", stdin=text).json()
+    assert document["infinite"] is True
     for key in ("perplexity", "nats_per_token", "bits_per_token", "bits_per_byte", "perplexity_per_word"):
-        assert found[key] is None
-    assert found["cause"] == "'mice' on line 2, token 3"
-    shown = done("evaluate", mle, "-", stdin=text).out
-    assert "'mice' on line 2, token 3" in shown
-    assert "inf" in shown
+        assert document[key] is None
+    assert document["cause"] == "'mice' on line 2, token 3"
+    output = run_ok("evaluate", mle, "-", stdin=text).out
+    assert "'mice' on line 2, token 3" in output
+    assert "inf" in output
 
 
-def test_an_impossible_unknown_word_is_named_by_its_spelling(closed: Path) -> None:
-    found = done("evaluate", closed, "-", "--json", stdin="i love zebras\n").json()
-    assert (found["infinite"], found["oov"]) == (True, 1)
-    assert found["cause"] == "'zebras' on line 1, token 3"
+def test_evaluate_names_an_impossible_unknown_word(closed: Path) -> None:
+    document = run_ok("evaluate", closed, "-", "--json", stdin="i love zebras\n").json()
+    assert (document["infinite"], document["oov"]) == (True, 1)
+    assert document["cause"] == "'zebras' on line 1, token 3"
 
 
-def test_all_unknown_is_finite_and_counted(laplace: Path) -> None:
-    found = done("evaluate", laplace, "-", "--json", stdin="zebra\nzebu\n").json()
-    assert (found["oov"], found["tokens"], found["infinite"]) == (2, 4, False)
+def test_evaluate_text_of_unknown_words(laplace: Path) -> None:
+    document = run_ok("evaluate", laplace, "-", "--json", stdin="zebra\nzebu\n").json()
+    assert (document["oov"], document["tokens"], document["infinite"]) == (2, 4, False)
     # Each line: p(<unk> | <s> <s>) = 1/11, p(</s> | an unseen context) = 1/8.
-    assert found["perplexity"] == pytest.approx(math.sqrt(88), rel=1e-6)
-    assert found["perplexity_excluding_oov"] == pytest.approx(8, rel=1e-6)
-    assert found["bits_per_byte"] > math.log2(88) * 2 / found["bytes"]  # spelling costs extra
-    assert found["bytes"] == 11
+    assert document["perplexity"] == pytest.approx(math.sqrt(88), rel=1e-6)
+    assert document["perplexity_excluding_oov"] == pytest.approx(8, rel=1e-6)
+    assert document["bits_per_byte"] > math.log2(88) * 2 / document["bytes"]  # spelling costs extra
+    assert document["bytes"] == 11
 
 
-def test_blank_lines_count_unless_dropped(laplace: Path) -> None:
-    found = done("evaluate", laplace, "-", "--json", stdin="\ni love cats\n\n").json()
-    assert (found["sentences"], found["tokens"], found["bytes"]) == (3, 6, 14)
-    found = done("evaluate", laplace, "-", "--json", "--drop-blank-lines", stdin="\ni love cats\n\n").json()
-    assert (found["sentences"], found["tokens"], found["bytes"]) == (1, 4, 12)
+def test_evaluate_counts_blank_lines_unless_dropped(laplace: Path) -> None:
+    document = run_ok("evaluate", laplace, "-", "--json", stdin="\ni love cats\n\n").json()
+    assert (document["sentences"], document["tokens"], document["bytes"]) == (3, 6, 14)
+    document = run_ok("evaluate", laplace, "-", "--json", "--drop-blank-lines", stdin="\ni love cats\n\n").json()
+    assert (document["sentences"], document["tokens"], document["bytes"]) == (1, 4, 12)
 
 
-def test_replaced_bytes_are_counted(laplace: Path, tmp_path: Path) -> None:
+def test_evaluate_counts_replaced_bytes(laplace: Path, tmp_path: Path) -> None:
     text = write(tmp_path / "bad.txt", b"i \xff love\n\xe2\x82 mice\n")
-    assert "bad.txt is not UTF-8 at byte 2 (0xff)" in refused(3, "evaluate", laplace, text)
-    found = done("evaluate", laplace, text, "--errors", "replace", "--json").json()
-    assert found["replaced"] == 2
-    assert done("evaluate", laplace, "-", "--json", stdin="i \ufffd love\n").json()["replaced"] == 0
+    assert "bad.txt is not UTF-8 at byte 2 (0xff)" in run_error(3, "evaluate", laplace, text)
+    document = run_ok("evaluate", laplace, text, "--errors", "replace", "--json").json()
+    assert document["replaced"] == 2
+    assert run_ok("evaluate", laplace, "-", "--json", stdin="i \ufffd love\n").json()["replaced"] == 0
 
 
 @pytest.mark.parametrize(
     "command",
     [["score"], ["filter", "--keep", "1"], ["filter", "--buckets", "a,b", "--json"], ["correct"], ["identify"]],
 )
-def test_replaced_bytes_are_told_of_once(laplace: Path, tmp_path: Path, command: list[str]) -> None:
+def test_replaced_bytes_are_reported_once(laplace: Path, tmp_path: Path, command: list[str]) -> None:
     text = write(tmp_path / "bad.txt", b"i \xff love\n\xe2\x82 mice\n")
     models = [f"a={laplace}", f"b={laplace}"] if command == ["identify"] else [laplace]
-    found = done(command[0], *models, text, *command[1:], "--errors", "replace")
-    assert found.err.count("bad.txt: 2 sequences are not UTF-8 and were read as U+FFFD") == 1
-    assert "sequences" not in done(command[0], *models, "-", *command[1:], stdin="i \ufffd love\n").err
+    result = run_ok(command[0], *models, text, *command[1:], "--errors", "replace")
+    assert result.err.count("bad.txt: 2 sequences are not UTF-8 and were read as U+FFFD") == 1
+    assert "sequences" not in run_ok(command[0], *models, "-", *command[1:], stdin="i \ufffd love\n").err
 
 
-def test_an_empty_text_is_refused(laplace: Path, tmp_path: Path) -> None:
-    assert "the text is empty" in refused(3, "evaluate", laplace, write(tmp_path / "empty.txt", ""))
-    assert "nowhere.txt" in refused(4, "evaluate", laplace, tmp_path / "nowhere.txt")
+def test_evaluate_rejects_an_empty_text(laplace: Path, tmp_path: Path) -> None:
+    assert "the text is empty" in run_error(3, "evaluate", laplace, write(tmp_path / "empty.txt", ""))
+    assert "nowhere.txt" in run_error(4, "evaluate", laplace, tmp_path / "nowhere.txt")
 
 
-def test_the_training_text_is_recognised(tmp_path: Path) -> None:
+def test_evaluate_warns_about_the_training_text(tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", english(400))
     model = trained(tmp_path / "m", text, "--order", 2, *QUIET)
     part = write(tmp_path / "part.txt", "".join(english(400).splitlines(keepends=True)[:100]))
-    outcome = done("evaluate", model, part, "--json")
-    assert outcome.json()["sentences"] == 100  # the result is there all the same
+    outcome = run_ok("evaluate", model, part, "--json")
+    assert outcome.json()["sentences"] == 100  # the result is printed nevertheless
     assert outcome.err.startswith("warning: about 100% of the lines of this text were in the training text")
     other = write(tmp_path / "other.txt", english(100).replace("garden", "house").replace("now", "now and then"))
     fresh = "".join(f"line number {i} is quite unlike all the others\n" for i in range(100))
-    assert done("evaluate", model, write(other, fresh)).err == ""
+    assert run_ok("evaluate", model, write(other, fresh)).err == ""
 
 
-def test_sub_words_are_an_upper_bound_and_scores_are_labelled(tmp_path: Path, english_text: Path) -> None:
+def test_evaluate_labels_upper_bounds_and_scores(tmp_path: Path, english_text: Path) -> None:
     model = trained(tmp_path / "bpe", english_text, "--tokenizer", "bpe", "--vocab-size", 300, "--order", 2, *QUIET)
-    found = done("evaluate", model, "-", "--json", stdin="the zebra sees\n").json()
-    assert (found["is_upper_bound"], found["is_normalized"], found["oov"]) == (True, True, 0)
+    document = run_ok("evaluate", model, "-", "--json", stdin="the zebra sees\n").json()
+    assert (document["is_upper_bound"], document["is_normalized"], document["oov"]) == (True, True, 0)
     model = trained(tmp_path / "stupid", english_text, "--order", 2, "--smoothing", "stupid-backoff")
-    assert done("evaluate", model, "-", "--json", stdin="the cat\n").json()["is_normalized"] is False
-    assert "scores, not probabilities" in done("evaluate", model, "-", stdin="the cat\n").out
+    assert run_ok("evaluate", model, "-", "--json", stdin="the cat\n").json()["is_normalized"] is False
+    assert "scores, not probabilities" in run_ok("evaluate", model, "-", stdin="the cat\n").out
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def mixture(shelf: Path, english_text: Path) -> Path:
     tokenizer = trained(shelf / "part1", english_text, "--order", 1, *QUIET)
     second = trained(shelf / "part2", english_text, "--order", 2, *QUIET, "--tokenizer", tokenizer)
     held_out = write(shelf / "held_out.txt", english(30, seed=9))
-    done("mix", tokenizer, second, "--held-out", held_out, "--out", shelf / "damageable")
+    run_ok("mix", tokenizer, second, "--held-out", held_out, "--out", shelf / "damageable")
     return shelf / "damageable"
 
 
@@ -156,7 +156,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["model", "mixture"])
-def test_no_figure_comes_from_a_damaged_model(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_evaluate_never_uses_a_damaged_model(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(request.getfixturevalue(kind), folder)
     rng = random.Random(5)
@@ -169,7 +169,7 @@ def test_no_figure_comes_from_a_damaged_model(kind: str, tmp_path: Path, request
             cut = content[: rng.randrange(len(content))]
         for changed in {bytes(flipped), cut, content[:-1], content + b"\0"} - {content}:
             (folder / name).write_bytes(changed)
-            message = refused(3, "evaluate", folder, "-", stdin="the cat\n")
+            message = run_error(3, "evaluate", folder, "-", stdin="the cat\n")
             assert str(folder / name) in message
             trials += 1
         (folder / name).write_bytes(content)
@@ -177,70 +177,70 @@ def test_no_figure_comes_from_a_damaged_model(kind: str, tmp_path: Path, request
     assert call("evaluate", folder, "-", stdin="the cat\n").status == 0
 
 
-def test_a_file_of_another_model_is_refused(model: Path, laplace: Path, tmp_path: Path) -> None:
+def test_evaluate_rejects_a_file_of_another_model(model: Path, laplace: Path, tmp_path: Path) -> None:
     for name in ("model.ngram", "tokenizer.json", "config.json", "manifest.json", "speller.safetensors"):
         folder = tmp_path / name.replace(".", "-")
         shutil.copytree(model, folder)
         shutil.copy(laplace / name, folder / name)
-        message = refused(3, "evaluate", folder, "-", stdin="the cat\n")
+        message = run_error(3, "evaluate", folder, "-", stdin="the cat\n")
         assert str(folder) in message
 
 
 @pytest.mark.parametrize("name", ["model.ngram", "manifest.json", "README.md"])
-def test_a_missing_file_is_named(model: Path, tmp_path: Path, name: str) -> None:
+def test_evaluate_names_a_missing_file(model: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(model, tmp_path / "m")
     (tmp_path / "m" / name).unlink()
-    assert name in refused(3, "evaluate", tmp_path / "m", "-", stdin="the cat\n")
+    assert name in run_error(3, "evaluate", tmp_path / "m", "-", stdin="the cat\n")
 
 
-def test_what_is_no_model_folder(tmp_path: Path, toy_text: Path) -> None:
+def test_evaluate_rejects_other_files_as_models(tmp_path: Path, toy_text: Path) -> None:
     for name in ("model.pt", "model.pkl", "model.joblib"):
         write(tmp_path / name, b"cos\nsystem\n(S'touch pwned'\ntR.")
-        assert "never unpickles" in refused(3, "evaluate", tmp_path / name, toy_text)
+        assert "never unpickles" in run_error(3, "evaluate", tmp_path / name, toy_text)
     os.mkfifo(tmp_path / "pipe")
-    refused(3, "evaluate", tmp_path / "pipe", toy_text)
+    run_error(3, "evaluate", tmp_path / "pipe", toy_text)
     write(tmp_path / "model.arpa", "\\data\\\n")
-    assert "chainrule convert" in refused(3, "evaluate", tmp_path / "model.arpa", toy_text)
-    assert "nowhere does not exist" in refused(4, "evaluate", tmp_path / "nowhere", toy_text)
-    assert "manifest.json" in refused(3, "evaluate", tmp_path, toy_text)
+    assert "chainrule convert" in run_error(3, "evaluate", tmp_path / "model.arpa", toy_text)
+    assert "nowhere does not exist" in run_error(4, "evaluate", tmp_path / "nowhere", toy_text)
+    assert "manifest.json" in run_error(3, "evaluate", tmp_path, toy_text)
 
 
-def test_a_pipe_among_the_files_does_not_hang(model: Path, tmp_path: Path) -> None:
+def test_evaluate_does_not_hang_on_a_pipe(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "m")
     (tmp_path / "m" / "model.ngram").unlink()
     os.mkfifo(tmp_path / "m" / "model.ngram")
-    assert "model.ngram is not a regular file" in refused(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
-    assert "is a pipe" in refused(3, "evaluate", model, tmp_path / "m" / "model.ngram")
+    assert "model.ngram is not a regular file" in run_error(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
+    assert "is a pipe" in run_error(3, "evaluate", model, tmp_path / "m" / "model.ngram")
 
 
-def test_a_newer_format_is_refused_with_advice(model: Path, tmp_path: Path) -> None:
+def test_evaluate_rejects_a_newer_format_with_advice(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "m")
     manifest = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
     write(tmp_path / "m" / "manifest.json", json.dumps(manifest | {"format_version": 2}))
-    assert "pip install --upgrade chainrule" in refused(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
+    assert "pip install --upgrade chainrule" in run_error(3, "evaluate", tmp_path / "m", "-", stdin="a\n")
 
 
 @pytest.fixture(scope="module")
 def network(shelf: Path, english_text: Path) -> Path:
-    """A small Transformer that has read the small English once."""
+    """A small Transformer trained for one epoch on the small English text."""
     small = ("--hidden", 16, "--layers", 1, "--epochs", 1, "--set", "window=8", "--device", "cpu")
-    done("train", "transformer", english_text, "--context", "stream", "--out", shelf / "network", *small)
+    run_ok("train", "transformer", english_text, "--context", "stream", "--out", shelf / "network", *small)
     return shelf / "network"
 
 
-def test_what_adapts_stands_beside_the_static_figures(network: Path, tmp_path: Path) -> None:
+def test_evaluate_adapted_figures_in_json(network: Path, tmp_path: Path) -> None:
     test, valid = (
         write(tmp_path / "test.txt", "zebra cat\n" * 40),
         write(tmp_path / "valid.txt", "cat cat dog\n" * 40),
     )
-    static = done("evaluate", network, test, "--json").json()
+    static = run_ok("evaluate", network, test, "--json").json()
     assert "adapted" not in static
     every = ("--valid", valid, "--train", valid, "--temperature", "--cache", "--dynamic", "--stride", 4)
-    found = done("evaluate", network, test, *every, "--json").json()
-    adapted = found.pop("adapted")
-    for document in (static, found):
+    document_ = run_ok("evaluate", network, test, *every, "--json").json()
+    adapted = document_.pop("adapted")
+    for document in (static, document_):
         del document["seconds"], document["tokens_per_second"]
-    assert found == static
+    assert document_ == static
     assert set(adapted) == {"temperature", "cache", "dynamic", "stride"}
     for figures in adapted.values():
         names = {"perplexity", "bits_per_byte", "nats_per_token", "infinite", "settings", "seconds"}
@@ -254,26 +254,26 @@ def test_what_adapts_stands_beside_the_static_figures(network: Path, tmp_path: P
     assert adapted["cache"]["perplexity"] < static["perplexity"]
 
 
-def test_what_adapts_is_printed_a_line_each(network: Path, tmp_path: Path) -> None:
+def test_evaluate_prints_one_line_per_adaptation(network: Path, tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", "cat dog\n" * 20)
-    shown = done("evaluate", network, text, "--valid", text, "--cache", "--stride", 2).out.splitlines()
-    assert [line.split()[:3] for line in shown[-2:]] == [
+    output = run_ok("evaluate", network, text, "--valid", text, "--cache", "--stride", 2).out.splitlines()
+    assert [line.split()[:3] for line in output[-2:]] == [
         ["adapted:", "stride", "perplexity"],
         ["adapted:", "cache", "perplexity"],
     ]
-    assert shown[-2].endswith("(stride 2)")
-    assert "size 2000)" in shown[-1]
-    assert any(line.startswith("perplexity ") for line in shown[:-2])
+    assert output[-2].endswith("(stride 2)")
+    assert "size 2000)" in output[-1]
+    assert any(line.startswith("perplexity ") for line in output[:-2])
 
 
-def test_choices_are_made_on_validation_text_alone(network: Path, laplace: Path, toy_text: Path) -> None:
+def test_evaluate_adaptation_requires_validation_text(network: Path, laplace: Path, toy_text: Path) -> None:
     for option in ("--temperature", "--cache", "--dynamic"):
-        message = refused(2, "evaluate", network, toy_text, option)
+        message = run_error(2, "evaluate", network, toy_text, option)
         assert option in message
         assert "--valid FILE" in message
-    assert "leave it out" in refused(2, "evaluate", network, toy_text, "--valid", toy_text)
-    assert "--dynamic" in refused(2, "evaluate", network, toy_text, "--train", toy_text)
-    message = refused(2, "evaluate", laplace, toy_text, "--valid", toy_text, "--cache")
+    assert "leave it out" in run_error(2, "evaluate", network, toy_text, "--valid", toy_text)
+    assert "--dynamic" in run_error(2, "evaluate", network, toy_text, "--train", toy_text)
+    message = run_error(2, "evaluate", laplace, toy_text, "--valid", toy_text, "--cache")
     assert "this is an ngram" in message
-    assert "choose 1 to 8" in refused(2, "evaluate", network, toy_text, "--stride", 9)
-    assert "choose auto, cpu or cuda" in refused(2, "evaluate", network, toy_text, "--device", "tpu")
+    assert "choose 1 to 8" in run_error(2, "evaluate", network, toy_text, "--stride", 9)
+    assert "choose auto, cpu or cuda" in run_error(2, "evaluate", network, toy_text, "--device", "tpu")

@@ -1,4 +1,4 @@
-"""Every command that writes a folder: an unfinished run or another model is refused without --force, untouched."""
+"""Commands that write a folder refuse an unfinished run or another model without --force, leaving it unchanged."""
 
 import shlex
 import shutil
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from chainrule.storage import verified_dir
-from cli.command import QUIET, TOY, call, digests, done, refused, trained, write
+from cli.command import QUIET, TOY, call, digests, run_error, run_ok, trained, write
 
 TAGGED = "i\tPRON\nlove\tVERB\ncats\tNOUN\n\n"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
+    """Input files of the commands."""
     path = tmp_path_factory.mktemp("force")
     write(path / "toy.txt", TOY)
     write(path / "spam.tsv", "spam\tbuy cats\nham\ti love cats\n")
@@ -23,7 +23,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(path / "toy.conll", TAGGED)
     trained(path / "a", path / "toy.txt", "--order", 2, *QUIET)
     trained(path / "b", path / "toy.txt", "--order", 1, *QUIET)
-    done("convert", path / "a", "--to", "arpa", "--out", path / "toy.arpa")
+    run_ok("convert", path / "a", "--to", "arpa", "--out", path / "toy.arpa")
     return path
 
 
@@ -48,7 +48,7 @@ QUICK = (
     *("train", "vectors train", "vectors import", "tokenizer train", "mix"),
     *("convert", "convert --to ngram", "classify train"),
 )
-SLOW = ("tag train", "translate train", "pretrain")  # only refused here
+SLOW = ("tag train", "translate train", "pretrain")  # only refusals are tested
 
 
 def fill(root: Path) -> None:
@@ -56,14 +56,14 @@ def fill(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
-def test_what_is_refused_is_untouched(place: Path, tmp_path: Path, name: str) -> None:
+def test_refused_output_folder_is_unchanged(place: Path, tmp_path: Path, name: str) -> None:
     run, model = tmp_path / "run", tmp_path / "model"
     verified_dir.write(run / verified_dir.CHECKPOINT, fill, {})
     verified_dir.write(model, fill, {"command": "chainrule train ngram other.txt --out model"})
     before = digests(run / verified_dir.CHECKPOINT), digests(model)
-    message = refused(2, *command(name, place), "--out", run)
+    message = run_error(2, *command(name, place), "--out", run)
     assert "run holds an unfinished run; go on with the same command with --resume, or discard it with" in message
-    message = refused(2, *command(name, place), "--out", model)
+    message = run_error(2, *command(name, place), "--out", model)
     assert (
         "model holds a finished model (made by: chainrule train ngram other.txt --out model); to replace" in message
     )
@@ -72,42 +72,42 @@ def test_what_is_refused_is_untouched(place: Path, tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_the_same_command_may_run_again(place: Path, tmp_path: Path, name: str) -> None:
+def test_same_command_can_run_again(place: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     verified_dir.write(run / verified_dir.CHECKPOINT, fill, {})
-    done(*command(name, place), "--out", run, "--force")
+    run_ok(*command(name, place), "--out", run, "--force")
     assert {path.name for path in tmp_path.iterdir()} == {"run"}
     assert not (run / verified_dir.CHECKPOINT).exists()
     before = digests(run).keys()
-    done(*command(name, place), "--out", run)
+    run_ok(*command(name, place), "--out", run)
     assert digests(run).keys() == before
-    assert "finished model" in refused(2, "tokenizer", "train", place / "toy.txt", "--lowercase", "--out", run)
+    assert "finished model" in run_error(2, "tokenizer", "train", place / "toy.txt", "--lowercase", "--out", run)
 
 
 @pytest.mark.parametrize("name", ["train", "vectors train", "tokenizer train", "classify train"])
-def test_the_same_command_on_another_text_is_refused(place: Path, tmp_path: Path, name: str) -> None:
+def test_same_command_on_another_text_is_refused(place: Path, tmp_path: Path, name: str) -> None:
     texts = {source: (place / source).read_bytes() for source in ("toy.txt", "spam.tsv")}
     for source, text in texts.items():
         write(tmp_path / source, text)
     out = tmp_path / "out"
-    done(*command(name, tmp_path), "--out", out)
+    run_ok(*command(name, tmp_path), "--out", out)
     before = digests(out)
     for source, text in texts.items():
         write(tmp_path / source, text.replace(b"cats", b"rats"))
-    message = refused(2, *command(name, tmp_path), "--out", out)
+    message = run_error(2, *command(name, tmp_path), "--out", out)
     assert "holds a finished model of the same command and another text; to replace it give --force" in message
     assert digests(out) == before
-    done(*command(name, tmp_path), "--out", out, "--force")
+    run_ok(*command(name, tmp_path), "--out", out, "--force")
 
 
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
-def test_the_current_directory_is_refused(
+def test_current_directory_is_refused_as_output(
     place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for out in (".", "", "..", "/"):
-        assert "choose another --out" in refused(2, *command(name, place), "--out", out, "--force")
-    assert Path.cwd() == tmp_path  # which is still there
+        assert "choose another --out" in run_error(2, *command(name, place), "--out", out, "--force")
+    assert Path.cwd() == tmp_path  # it still exists
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ CHANGED_INPUTS = {
 
 
 @pytest.mark.parametrize("name", CHANGED_INPUTS)
-def test_the_same_command_with_another_input_is_refused(
+def test_same_command_with_another_input_is_refused(
     place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for source in ("toy.txt", "spam.tsv"):
@@ -161,58 +161,58 @@ def test_the_same_command_with_another_input_is_refused(
     monkeypatch.chdir(tmp_path)
     arguments, source, before, after = CHANGED_INPUTS[name]
     write(tmp_path / source, before)
-    done(*arguments, "--out", "out")
-    done(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out")
     saved = digests(tmp_path / "out")
     write(tmp_path / source, after)
-    message = refused(2, *arguments, "--out", "out")
+    message = run_error(2, *arguments, "--out", "out")
     assert f"its input {source.split('/')[0]} has changed since; to replace it give --force" in message
     assert digests(tmp_path / "out") == saved
-    done(*arguments, "--out", "out", "--force")
-    done(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out", "--force")
+    run_ok(*arguments, "--out", "out")
 
 
 @pytest.mark.parametrize("name", ["convert", "convert --to ngram", "mix", "train --tokenizer"])
-def test_the_same_command_with_another_source_model_is_refused(
+def test_same_command_with_another_source_model_is_refused(
     place: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "toy.txt", TOY)
     monkeypatch.chdir(tmp_path)
     for model, order in (("a", 2), ("b", 1)):
         trained(Path(model), Path("toy.txt"), "--order", order, *QUIET)
-    done("convert", "a", "--to", "arpa", "--out", "toy.arpa")
+    run_ok("convert", "a", "--to", "arpa", "--out", "toy.arpa")
     arguments = (
         ("train", "ngram", "toy.txt", "--tokenizer", "a", *QUIET)
         if name == "train --tokenizer"
         else command(name, Path())
     )
-    done(*arguments, "--out", "out")
-    done(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out")
     trained(Path("a"), Path("toy.txt"), "--order", 2, *QUIET)  # the same model, written at another time
-    done(*arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out")
     trained(Path("a"), Path("toy.txt"), "--order", 3, *QUIET, "--force")
-    done("convert", "a", "--to", "arpa", "--out", "toy.arpa")
+    run_ok("convert", "a", "--to", "arpa", "--out", "toy.arpa")
     source = "toy.arpa" if name == "convert" else "a"
-    assert f"its input {source} has changed since" in refused(2, *arguments, "--out", "out")
-    done(*arguments, "--out", "out", "--force")
+    assert f"its input {source} has changed since" in run_error(2, *arguments, "--out", "out")
+    run_ok(*arguments, "--out", "out", "--force")
 
 
-def test_an_input_read_from_a_pipe_is_unknown(place: Path, tmp_path: Path) -> None:
+def test_piped_input_counts_as_changed(place: Path, tmp_path: Path) -> None:
     arguments = ("mix", place / "a", place / "b", "--held-out", "-", "--out", tmp_path / "out")
-    done(*arguments, stdin="i love cats\n")
-    assert "its input - may have changed; to replace it" in refused(2, *arguments, stdin="i love cats\n")
+    run_ok(*arguments, stdin="i love cats\n")
+    assert "its input - may have changed; to replace it" in run_error(2, *arguments, stdin="i love cats\n")
 
 
-def test_a_manifest_without_inputs_allows_only_commands_without_inputs(place: Path, tmp_path: Path) -> None:
+def test_manifest_without_inputs_allows_only_commands_without_inputs(place: Path, tmp_path: Path) -> None:
     """A model of an earlier version of chainrule."""
     out = tmp_path / "out"
     line = shlex.join(map(str, ("chainrule", "convert", place / "toy.arpa", "--out", out)))
     verified_dir.write(out, fill, {"command": line})
-    message = refused(2, "convert", place / "toy.arpa", "--out", out)
+    message = run_error(2, "convert", place / "toy.arpa", "--out", out)
     assert f"its input {place / 'toy.arpa'} may have changed" in message
 
 
-def test_every_command_that_writes_a_folder_has_the_option() -> None:
+def test_every_writing_command_has_the_force_option() -> None:
     for name in ("compare", "train", "vectors train", "vectors import", "tokenizer train", "mix", "convert"):
         assert "--force" in call(*name.split(), "--help").out, name
     for name in ("classify train", "tag train", "translate train", "pretrain"):

@@ -1,4 +1,4 @@
-"""`chainrule`: statuses, streams, signals, and nothing heavy before it is needed."""
+"""`chainrule`: exit statuses, streams, signals, and lazy imports."""
 
 import contextlib
 import errno
@@ -18,13 +18,13 @@ import typer
 
 import chainrule
 from chainrule.cli.main import app, run
-from cli.command import ENTRY, QUIET, call, done, process, trained, write
+from cli.command import ENTRY, QUIET, call, process, run_ok, trained, write
 
 ROOT: Any = typer.main.get_command(app)
 
 
 def leaf_commands(group: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every command of the app by its words, those of sub-groups (`tokenizer train`) included."""
+    """All commands by their words, including those of groups (`tokenizer train`)."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from leaf_commands(command, (*names, name))
@@ -45,12 +45,12 @@ HEAVY = ("numpy", "torch", "tokenizers", "safetensors", "rich", "pyarrow", "chai
 
 
 def test_version_and_help() -> None:
-    assert done("--version").out == f"chainrule {chainrule.__version__}\n"
-    shown = done("--help").out
-    assert all(f"\n  {command} " in shown for command in ROOT.commands)
+    assert run_ok("--version").out == f"chainrule {chainrule.__version__}\n"
+    output = run_ok("--help").out
+    assert all(f"\n  {command} " in output for command in ROOT.commands)
 
 
-def test_the_commands_are_those_of_the_app() -> None:
+def test_leaf_commands_are_complete() -> None:
     names = {" ".join(words) for words in COMMANDS}
     assert len(ROOT.commands) >= 23
     assert {"train", "serve", "identify", "tokenizer decode", "vectors map", "translate align"} <= names
@@ -59,30 +59,28 @@ def test_the_commands_are_those_of_the_app() -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_explains_itself_with_an_example(words: tuple[str, ...]) -> None:
-    shown = re.sub(r"\s+", " ", done(*words, "--help").out)
-    assert shown.startswith(f"Usage: chainrule {' '.join(words)} ")
-    assert re.search(rf"Examples?: .*chainrule {' '.join(words)}", shown), words
+def test_every_command_has_an_example_in_its_help(words: tuple[str, ...]) -> None:
+    output = re.sub(r"\s+", " ", run_ok(*words, "--help").out)
+    assert output.startswith(f"Usage: chainrule {' '.join(words)} ")
+    assert re.search(rf"Examples?: .*chainrule {' '.join(words)}", output), words
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_command_refuses_an_unknown_option_in_one_line(words: tuple[str, ...]) -> None:
+def test_every_command_rejects_an_unknown_option_in_one_line(words: tuple[str, ...]) -> None:
     outcome = call(*words, "--qqq")
     assert (outcome.status, outcome.out) == (2, "")
     assert outcome.err == f"error: no such option: --qqq; see chainrule {' '.join(words)} --help\n"
 
 
 @pytest.mark.parametrize("words", GROUPS, ids=lambda words: " ".join(words) or "chainrule")
-def test_summaries_are_whole_sentences_at_80_columns(
-    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_summaries_are_complete_at_80_columns(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    shown = done(*words, "--help").out
+    output = run_ok(*words, "--help").out
     for name in GROUPS[words].commands:
-        (summary,) = re.findall(rf"^  {name} +(.+)$", shown, re.MULTILINE)
+        (summary,) = re.findall(rf"^  {name} +(.+)$", output, re.MULTILINE)
         assert summary.endswith("."), summary
         assert not summary.endswith("..."), summary
-    assert max(map(len, shown.splitlines())) <= 80
+    assert max(map(len, output.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -90,16 +88,16 @@ def test_commands_that_run_a_model_share_the_device_option(words: tuple[str, ...
     command = ROOT
     for word in words:
         command = command.commands[word]
-    found = [option for option in command.params if option.name == "device"]
-    assert bool(found) == (" ".join(words) in RUN_A_MODEL)
-    if found:
-        (option,) = found
+    results = [option for option in command.params if option.name == "device"]
+    assert bool(results) == (" ".join(words) in RUN_A_MODEL)
+    if results:
+        (option,) = results
         assert (option.opts, option.default) == (["--device"], "auto")
         assert option.help == "Device of neural models: auto, cpu or cuda."
 
 
 @pytest.mark.parametrize("command", ["score", "next", "generate", "correct", "filter", "mix"])
-def test_an_unknown_device_is_wrong_usage(command: str, mle: Path, toy_text: Path, tmp_path: Path) -> None:
+def test_unknown_device_is_wrong_usage(command: str, mle: Path, toy_text: Path, tmp_path: Path) -> None:
     arguments: dict[str, list[object]] = {
         "score": [toy_text],
         "next": ["i"],
@@ -124,7 +122,7 @@ def test_an_unknown_device_is_wrong_usage(command: str, mle: Path, toy_text: Pat
         (["train", "ngram", "t.txt", "--out", "m", "--order", "x"], "error: invalid value for '--order': "),
     ],
 )
-def test_a_call_that_cannot_be_parsed_is_wrong_usage(arguments: list[str], message: str) -> None:
+def test_unparsable_call_is_wrong_usage(arguments: list[str], message: str) -> None:
     outcome = call(*arguments)
     assert outcome.status == 2
     assert outcome.out == ""
@@ -132,14 +130,14 @@ def test_a_call_that_cannot_be_parsed_is_wrong_usage(arguments: list[str], messa
     assert outcome.err.count("\n") == 1
 
 
-def test_no_command_at_all_is_answered_with_the_help() -> None:
+def test_no_command_prints_the_help() -> None:
     outcome = call()
     assert outcome.status == 2
     assert "Usage: chainrule" in outcome.err
     assert "compare" in outcome.err
 
 
-def test_debug_shows_where_and_keeps_the_status(tmp_path: Path) -> None:
+def test_debug_prints_a_traceback_with_the_same_status(tmp_path: Path) -> None:
     plain = call("evaluate", tmp_path / "nowhere", "-")
     assert (plain.status, plain.err.count("\n")) == (4, 1)
     debug = call("evaluate", tmp_path / "nowhere", "-", "--debug")
@@ -148,7 +146,7 @@ def test_debug_shows_where_and_keeps_the_status(tmp_path: Path) -> None:
     assert debug.err.endswith(plain.err)
 
 
-def test_a_failure_while_running_is_one_line(mle: Path, tmp_path: Path) -> None:
+def test_runtime_failure_is_one_line(mle: Path, tmp_path: Path) -> None:
     folder = tmp_path / "config.toml"
     folder.mkdir()
     outcome = call("train", "ngram", "-", "--out", tmp_path / "m", "--config", folder, stdin="a\n")
@@ -156,7 +154,7 @@ def test_a_failure_while_running_is_one_line(mle: Path, tmp_path: Path) -> None:
     assert outcome.err == f"error: {folder} cannot be read: Is a directory; give a TOML file\n"
 
 
-def test_a_full_disk_is_one_line(mle: Path) -> None:
+def test_full_disk_is_one_line(mle: Path) -> None:
     with open("/dev/full", "wb") as full:
         words = [ENTRY, "info", str(mle)]
         ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
@@ -165,11 +163,11 @@ def test_a_full_disk_is_one_line(mle: Path) -> None:
     assert b"No space left on device; make room" in ended.stderr
 
 
-def test_the_process_keeps_its_streams_apart(toy_text: Path, tmp_path: Path) -> None:
+def test_process_separates_stdout_and_stderr(toy_text: Path, tmp_path: Path) -> None:
     ended = process("train", "ngram", toy_text, "--out", tmp_path / "m", "--order", 2)
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert ended.stderr.startswith(b"warning: order 1: using default discounts 0.5, 1, 1.5: ")
-    assert b"/chainrule/" not in ended.stderr  # no file name and line of the warning
+    assert b"/chainrule/" not in ended.stderr  # no source file and line of the warning
     ended = process("score", tmp_path / "m", "--json", stdin="naïve\n".encode())
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert "naïve".encode() in ended.stdout
@@ -180,7 +178,7 @@ def test_the_process_keeps_its_streams_apart(toy_text: Path, tmp_path: Path) -> 
     assert process("generate", tmp_path / "m", "--top-p", "2").returncode == 2
 
 
-def test_the_module_is_the_command(mle: Path) -> None:
+def test_python_m_chainrule_is_the_command(mle: Path) -> None:
     words = [sys.executable, "-m", "chainrule", "next", str(mle), "i", "--top", "1"]
     ended = subprocess.run(words, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"1.000000\tlove\n", b"")
@@ -189,7 +187,7 @@ def test_the_module_is_the_command(mle: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["next", "i"], ["generate", "--num", "3000", "--seed", "1"]])
-def test_nobody_reads_on(mle: Path, arguments: list[str]) -> None:
+def test_closed_pipe_ends_the_command_quietly(mle: Path, arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command, *options = arguments
@@ -201,7 +199,7 @@ def test_nobody_reads_on(mle: Path, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_the_work_and_nothing_is_lost(
+def test_signal_stops_the_work_without_loss(
     tmp_path: Path, toy_text: Path, number: signal.Signals, status: int
 ) -> None:
     model = trained(tmp_path / "m", toy_text, "--order", 2, *QUIET)
@@ -232,9 +230,9 @@ def test_a_signal_stops_the_work_and_nothing_is_lost(
 
 
 def loaded_by(code: str) -> set[str]:
-    """Which heavy modules a fresh Python holds after this code."""
-    shown = f"import sys; {code}; print('loaded', [m for m in {HEAVY!r} if m in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", shown], capture_output=True, timeout=60, check=True)
+    """Heavy modules loaded in a fresh Python after this code."""
+    output = f"import sys; {code}; print('loaded', [m for m in {HEAVY!r} if m in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", output], capture_output=True, timeout=60, check=True)
     last = ended.stdout.decode().splitlines()[-1]
     return set(re.findall(r"'([^']+)'", last))
 
@@ -260,7 +258,7 @@ def test_help_loads_nothing_heavy() -> None:
         assert loaded_by(f"exec({code!r})") == set(), arguments
 
 
-def test_unknown_names_of_the_package() -> None:
+def test_unknown_package_attribute_raises() -> None:
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         _ = chainrule.frobnicate
     assert all(getattr(chainrule, name) is not None for name in chainrule.__all__)
@@ -274,15 +272,15 @@ def test_dir_lists_the_public_names() -> None:
     assert b"chainrule.train(" in ended.stdout
 
 
-def test_a_warning_is_said_once(tmp_path: Path) -> None:
+def test_warning_is_printed_once(tmp_path: Path) -> None:
     text = write(tmp_path / "t.txt", "a b\n")
-    outcome = done("train", "ngram", text, "--order", 2, "--out", tmp_path / "m")
+    outcome = run_ok("train", "ngram", text, "--order", 2, "--out", tmp_path / "m")
     warnings = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(set(warnings)) > 0
 
 
 class FailingOutput(io.RawIOBase):
-    """A stdout that fails as /dev/full, or as a pipe whose reader has gone."""
+    """A stdout that fails like /dev/full, or like a pipe without reader."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -295,7 +293,7 @@ class FailingOutput(io.RawIOBase):
 
 
 def call_with_output(number: int, *arguments: object, stdin: bytes = b"") -> tuple[int, str]:
-    """The status and stderr of a command whose stdout fails with this error number."""
+    """Exit status and stderr of a command whose stdout fails with this error number."""
     out = io.TextIOWrapper(io.BufferedWriter(FailingOutput(number)), encoding="utf-8")
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -308,23 +306,23 @@ def call_with_output(number: int, *arguments: object, stdin: bytes = b"") -> tup
             run()
         signal.signal(signal.SIGTERM, before)
         err.seek(0)
-        said = err.read()
+        message = err.read()
     with contextlib.suppress(OSError):
         out.detach().detach()
     assert isinstance(ended.value.code, int)
-    return ended.value.code, said
+    return ended.value.code, message
 
 
-def test_the_table_of_commands_is_complete() -> None:
+def test_command_list_is_complete() -> None:
     names = {" ".join(command) for command in COMMANDS}
     assert {"score", "translate predict", "tokenizer encode", "vectors neighbors", "doctor"} <= names
     assert len(names) >= 40
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_output_that_cannot_be_written_is_one_line(command: tuple[str, ...]) -> None:
-    status, said = call_with_output(errno.ENOSPC, *command, "--help")
-    assert (status, said) == (
+def test_unwritable_help_output_is_one_line(command: tuple[str, ...]) -> None:
+    status, message = call_with_output(errno.ENOSPC, *command, "--help")
+    assert (status, message) == (
         1,
         "error: input or output: No space left on device; make room, or write to another disk\n",
     )
@@ -350,18 +348,18 @@ def test_output_that_cannot_be_written_is_one_line(command: tuple[str, ...]) -> 
     ],
     ids=" ".join,
 )
-def test_results_that_cannot_be_written_are_one_line(command: list[str], model: Path) -> None:
+def test_unwritable_results_are_one_line(command: list[str], model: Path) -> None:
     words = [word.replace("MODEL", str(model)) for word in command]
-    status, said = call_with_output(errno.ENOSPC, *words, stdin=b"the cat sees a dog now\n")
+    status, message = call_with_output(errno.ENOSPC, *words, stdin=b"the cat sees a dog now\n")
     assert status == 1
-    assert said.splitlines()[-1].startswith("error: input or output: No space left on device; make room")
-    status, said = call_with_output(errno.EPIPE, *words, stdin=b"the cat sees a dog now\n")
+    assert message.splitlines()[-1].startswith("error: input or output: No space left on device; make room")
+    status, message = call_with_output(errno.EPIPE, *words, stdin=b"the cat sees a dog now\n")
     assert status == 1
-    assert "Traceback" not in said
-    assert "error" not in said
+    assert "Traceback" not in message
+    assert "error" not in message
 
 
-def test_a_closed_output_and_a_reader_that_has_gone_end_the_process_without_a_traceback(model: Path) -> None:
+def test_closed_stdout_and_missing_reader_give_no_traceback(model: Path) -> None:
     lines = b"the cat sees a dog now\n" * 4000
     read, write_ = os.pipe()
     os.close(read)
@@ -386,9 +384,7 @@ def test_a_closed_output_and_a_reader_that_has_gone_end_the_process_without_a_tr
     ],
     ids=repr,
 )
-def test_every_kind_of_exhausted_memory_is_one_line(
-    error: Exception, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exhausted_memory_is_one_line(error: Exception, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
@@ -399,7 +395,7 @@ def test_every_kind_of_exhausted_memory_is_one_line(
     assert outcome.err.count("\n") == 1
 
 
-def test_a_network_beyond_the_memory_limit_is_one_line(toy_text: Path, tmp_path: Path) -> None:
+def test_network_beyond_the_memory_limit_is_one_line(toy_text: Path, tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
@@ -410,7 +406,7 @@ def test_a_network_beyond_the_memory_limit_is_one_line(toy_text: Path, tmp_path:
     assert b"Traceback" not in ended.stderr
 
 
-def test_an_unforeseen_error_is_one_line_and_a_traceback_with_debug(
+def test_unexpected_error_is_one_line_or_a_traceback_with_debug(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -423,7 +419,7 @@ def test_an_unforeseen_error_is_one_line_and_a_traceback_with_debug(
     assert "Traceback" in call("next", model, "the", "--debug").err
 
 
-def test_a_file_that_is_nested_too_deeply_is_refused(toy_text: Path, tmp_path: Path) -> None:
+def test_too_deeply_nested_config_is_rejected(toy_text: Path, tmp_path: Path) -> None:
     deep = "[" * 3000 + "]" * 3000
     config = write(tmp_path / "deep.toml", f"[model]\norder = {deep}\n")
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
@@ -440,14 +436,14 @@ def test_paths_that_are_not_utf8(toy_text: Path, tmp_path: Path) -> None:
     text = folder / os.fsdecode(b"t\xff.txt")
     text.write_bytes(toy_text.read_bytes())
     model = folder / "m"
-    done("train", "ngram", text, "--out", model, "--order", 2, *QUIET)
-    assert done("evaluate", model, text, "--json").json()["model"].endswith("caf\ufffd/m")
-    assert done("score", model, text).out.count("\n") == 3
-    assert done("info", model, "--json").json()["family"] == "ngram"
-    assert done("info", model).out
-    done("tokenizer", "train", text, "--tokenizer", "word", "--out", folder / "tok", "--json")
-    done("convert", model, "--to", "arpa", "--out", folder / "m.arpa")
-    done("inspect", model, text, "--out", folder / "page.html")
+    run_ok("train", "ngram", text, "--out", model, "--order", 2, *QUIET)
+    assert run_ok("evaluate", model, text, "--json").json()["model"].endswith("caf\ufffd/m")
+    assert run_ok("score", model, text).out.count("\n") == 3
+    assert run_ok("info", model, "--json").json()["family"] == "ngram"
+    assert run_ok("info", model).out
+    run_ok("tokenizer", "train", text, "--tokenizer", "word", "--out", folder / "tok", "--json")
+    run_ok("convert", model, "--to", "arpa", "--out", folder / "m.arpa")
+    run_ok("inspect", model, text, "--out", folder / "page.html")
     outcome = call("evaluate", folder / "nowhere", text)
     assert outcome.status == 4
     assert "caf\\udce9" in outcome.err
@@ -485,7 +481,7 @@ def test_paths_that_are_not_utf8(toy_text: Path, tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_numbers_that_drive_loops_or_memory_are_bounded(
+def test_numbers_that_control_work_are_bounded(
     command: list[str], model: Path, english_text: Path, tmp_path: Path
 ) -> None:
     places = {"MODEL": str(model), "TEXT": str(english_text), "OUT": str(tmp_path / "out")}
@@ -499,11 +495,11 @@ def test_numbers_that_drive_loops_or_memory_are_bounded(
 @pytest.mark.parametrize(
     "command", [["next", "MODEL", "the", "--top"], ["generate", "MODEL", "--seed", "1", "--top-k"]], ids=" ".join
 )
-def test_numbers_that_only_bound_what_there_is_may_be_large(command: list[str], model: Path) -> None:
-    assert done(*(word.replace("MODEL", str(model)) for word in command), 10**12).out
+def test_numbers_that_limit_output_may_be_large(command: list[str], model: Path) -> None:
+    assert run_ok(*(word.replace("MODEL", str(model)) for word in command), 10**12).out
 
 
-def test_standard_input_that_does_not_fit_the_temporary_folder_is_one_line(tmp_path: Path) -> None:
+def test_stdin_larger_than_the_temporary_folder_is_one_line(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
 
@@ -511,8 +507,10 @@ def test_standard_input_that_does_not_fit_the_temporary_folder_is_one_line(tmp_p
     arguments = ("train", "ngram", "-", "--out", tmp_path / "m")
     ended = process(*arguments, stdin=b"a b c\n" * 100_000, preexec_fn=limit, env=environment)
     assert ended.returncode == 1
-    said = ended.stderr.decode()
-    assert said.startswith(f"error: standard input cannot be copied to {tmp_path}: File too large after 0.1 MB; ")
-    assert said.endswith("name a file, or set TMPDIR\n")
-    assert said.count("\n") == 1
+    message = ended.stderr.decode()
+    assert message.startswith(
+        f"error: standard input cannot be copied to {tmp_path}: File too large after 0.1 MB; "
+    )
+    assert message.endswith("name a file, or set TMPDIR\n")
+    assert message.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

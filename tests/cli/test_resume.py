@@ -1,4 +1,4 @@
-"""`chainrule train` stopped, killed and taken up again: as processes, as a shell would run them."""
+"""`chainrule train` stopped, killed and resumed, as processes run by a shell."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chainrule.training import checkpoint
-from cli.command import call, done, english, refused, trained, write
+from cli.command import call, english, run_error, run_ok, trained, write
 
 NETWORK = (
     "--hidden",
@@ -28,7 +28,7 @@ NETWORK = (
     "--min-count",
     2,
 )
-OFTEN = ("--set", "checkpoint_seconds=0")  # which makes a run slow enough to be stopped in its middle, too
+OFTEN = ("--set", "checkpoint_seconds=0")  # which also makes a run slow enough to be stopped in the middle
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def valid(text: Path) -> Path:
 
 
 def words(out: Path, text: Path, *more: object, epochs: int = 12) -> list[str]:
-    given = ["train", "lstm", text, "--out", out, "--epochs", epochs, *NETWORK, *more]
-    return [str(word) for word in given]
+    arguments = ["train", "lstm", text, "--out", out, "--epochs", epochs, *NETWORK, *more]
+    return [str(word) for word in arguments]
 
 
 def weights(model: Path) -> bytes:
@@ -73,7 +73,7 @@ sys.exit(main())
 
 
 def start(arguments: list[str], number: signal.Signals, saves: int = 3) -> subprocess.Popen[bytes]:
-    """Start a command that sends itself a signal; it hears SIGINT even where this process ignores it."""
+    """Start a command that sends itself a signal; SIGINT is delivered even if this process ignores it."""
     return subprocess.Popen(
         [sys.executable, "-c", SIGNAL_ITSELF, str(int(number)), str(saves), *arguments],
         stdin=subprocess.DEVNULL,
@@ -84,8 +84,8 @@ def start(arguments: list[str], number: signal.Signals, saves: int = 3) -> subpr
     )
 
 
-def stopped(arguments: list[str], number: signal.Signals) -> tuple[int, str]:
-    """The status and stderr of a run that sent itself this signal while it was training."""
+def run_stopped(arguments: list[str], number: signal.Signals) -> tuple[int, str]:
+    """Exit status and stderr of a run that sent itself this signal during training."""
     with start(arguments, number) as process:
         _, err = process.communicate()
     return process.returncode, err.decode()
@@ -94,67 +94,67 @@ def stopped(arguments: list[str], number: signal.Signals) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("number", "status", "context"), [(signal.SIGINT, 130, "line"), (signal.SIGTERM, 143, "stream")]
 )
-def test_a_stopped_run_is_resumed_bit_for_bit(
+def test_stopped_run_resumes_exactly(
     tmp_path: Path, text: Path, valid: Path, number: signal.Signals, status: int, context: str
 ) -> None:
     more = ("--valid", valid, "--context", context)
     out = tmp_path / "m"
-    code, err = stopped(words(out, text, *more, *OFTEN), number)
+    code, err = run_stopped(words(out, text, *more, *OFTEN), number)
     assert code == status
     assert "Traceback" not in err
     assert err.endswith("stopped\n") or number == signal.SIGTERM
-    found = checkpoint.load(out)
-    assert found is not None
-    assert found.position["step"] > 0
-    assert found.position["epoch"] < 12
+    loaded = checkpoint.load(out)
+    assert loaded is not None
+    assert loaded.position["step"] > 0
+    assert loaded.position["epoch"] < 12
     assert not (out / "manifest.json").exists()
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "train_log.part.jsonl"]
-    assert "holds an unfinished run; go on with" in refused(2, *words(out, text, *more))
-    done(*words(out, text, *more, "--resume"))
-    done(*words(tmp_path / "whole", text, *more))
+    assert "holds an unfinished run; go on with" in run_error(2, *words(out, text, *more))
+    run_ok(*words(out, text, *more, "--resume"))
+    run_ok(*words(tmp_path / "whole", text, *more))
     assert weights(out) == weights(tmp_path / "whole")
     assert not (out / "checkpoint").exists()
     assert not (out / "train_log.part.jsonl").exists()
     assert (out / "train_log.jsonl").exists()
 
 
-def test_a_killed_run_is_resumed_and_the_old_model_stays(tmp_path: Path, text: Path) -> None:
-    """A model stands where the new one is to be; kill −9 in the middle of learning, twice."""
+def test_killed_run_resumes_and_keeps_the_old_model(tmp_path: Path, text: Path) -> None:
+    """The output folder already contains a model; kill −9 during training, twice."""
     out = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "witten-bell")
-    before = done("info", out, "--json").json()
+    before = run_ok("info", out, "--json").json()
     for trial in range(2):
         resume = ("--resume",) if trial else ("--force",)
-        status, _ = stopped(words(out, text, *OFTEN, *resume), signal.SIGKILL)
+        status, _ = run_stopped(words(out, text, *OFTEN, *resume), signal.SIGKILL)
         assert status == -signal.SIGKILL
-        assert done("info", out, "--json").json() == before  # the old model, whole
+        assert run_ok("info", out, "--json").json() == before  # the complete old model
         assert checkpoint.load(out) is not None
-    done(*words(out, text, "--resume"))
-    done(*words(tmp_path / "whole", text))
+    run_ok(*words(out, text, "--resume"))
+    run_ok(*words(tmp_path / "whole", text))
     assert weights(out) == weights(tmp_path / "whole")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "whole"]
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize(("ending", "kind"), [(" , it said .", "whitespace"), (", it said.", "word")])
-def test_a_killed_run_is_resumed_with_the_tokenizer_that_was_chosen(tmp_path: Path, ending: str, kind: str) -> None:
-    """`word` is the default; the text decides whether it splits punctuation, and a resumed run keeps to it."""
+def test_killed_run_resumes_with_the_chosen_tokenizer(tmp_path: Path, ending: str, kind: str) -> None:
+    """`word` is the default; the text decides whether punctuation is split, and a resumed run keeps the choice."""
     text = write(tmp_path / "text.txt", english(40).replace("\n", f"{ending}\n"))
     out = tmp_path / "m"
-    status, _ = stopped(words(out, text, *OFTEN), signal.SIGKILL)
+    status, _ = run_stopped(words(out, text, *OFTEN), signal.SIGKILL)
     assert status == -signal.SIGKILL
-    resumed = done(*words(out, text, "--resume"))
+    resumed = run_ok(*words(out, text, "--resume"))
     assert f"tokenizer: {kind} (" in resumed.err
     assert json.loads((out / "config.json").read_text())["tokenizer"]["kind"] == kind
-    done(*words(tmp_path / "whole", text))
+    run_ok(*words(tmp_path / "whole", text))
     for name in ("model.safetensors", "tokenizer.json", "config.json"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 @pytest.fixture(scope="module")
 def unfinished(text: Path, valid: Path) -> Path:
-    """A run that was stopped, to be refused in every way: nothing may change it."""
+    """A stopped run that every test refuses to resume and must not change."""
     out = text.with_name("unfinished")
-    code, _ = stopped(words(out, text, "--valid", valid, *OFTEN), signal.SIGTERM)
+    code, _ = run_stopped(words(out, text, "--valid", valid, *OFTEN), signal.SIGTERM)
     assert code == 143
     return out
 
@@ -163,15 +163,15 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "checkpoint").iterdir()}
 
 
-def test_another_text_is_refused(unfinished: Path, text: Path, valid: Path, tmp_path: Path) -> None:
+def test_resume_with_another_text_is_refused(unfinished: Path, text: Path, valid: Path, tmp_path: Path) -> None:
     before = files(unfinished)
     other = write(tmp_path / "text.txt", english(41))
-    message = refused(3, *words(unfinished, other, "--valid", valid, "--resume"))
+    message = run_error(3, *words(unfinished, other, "--valid", valid, "--resume"))
     assert "the text changed since the checkpoint was written; give the text it was trained on" in message
     other = write(tmp_path / "valid.txt", english(7, seed=8))
-    message = refused(3, *words(unfinished, text, "--valid", other, "--resume"))
+    message = run_error(3, *words(unfinished, text, "--valid", other, "--resume"))
     assert "the validation text is not that of the checkpoint" in message
-    assert "the validation text was left out" in refused(3, *words(unfinished, text, "--resume"))
+    assert "the validation text was left out" in run_error(3, *words(unfinished, text, "--resume"))
     assert files(unfinished) == before
 
 
@@ -185,29 +185,29 @@ def test_another_text_is_refused(unfinished: Path, text: Path, valid: Path, tmp_
         (("--vocab-size", 9), "the tokenizer changed"),
     ],
 )
-def test_other_settings_are_refused(
+def test_resume_with_other_settings_is_refused(
     unfinished: Path, text: Path, valid: Path, more: tuple[object, ...], message: str
 ) -> None:
     before = files(unfinished)
-    given = words(unfinished, text, "--valid", valid, "--resume", *more)
-    assert message in refused(2, *given)
+    arguments = words(unfinished, text, "--valid", valid, "--resume", *more)
+    assert message in run_error(2, *arguments)
     assert files(unfinished) == before
 
 
-def test_a_second_run_into_the_same_folder_is_refused(tmp_path: Path, text: Path) -> None:
+def test_second_run_into_the_same_folder_is_refused(tmp_path: Path, text: Path) -> None:
     out = tmp_path / "m"
     arguments = words(out, text, *OFTEN)
     with start(arguments, signal.SIGSTOP) as process:
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # it has stopped in the middle of its training
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # it is stopped in the middle of its training
         try:
-            assert "is being written by another run" in refused(2, *arguments)
-            assert "is being written by another run" in refused(2, *arguments, "--resume")
+            assert "is being written by another run" in run_error(2, *arguments)
+            assert "is being written by another run" in run_error(2, *arguments, "--resume")
         finally:
             process.kill()
 
 
-def test_numbers_that_are_none_end_the_run_and_keep_the_checkpoint(tmp_path: Path, text: Path) -> None:
-    """A rate that is far too high: the step and the tensor are named, and what was good can be taken up."""
+def test_diverged_run_keeps_its_checkpoint(tmp_path: Path, text: Path) -> None:
+    """A far too high rate: step and tensor are named, and the last good checkpoint can be resumed."""
     out = tmp_path / "m"
     huge = ("--optimizer", "sgd", "--learning-rate", "1e30", "--clip", 0, "--set", "warmup=0", *OFTEN)
     arguments = ["rnn" if word == "lstm" else word for word in words(out, text, *huge)]
@@ -216,10 +216,10 @@ def test_numbers_that_are_none_end_the_run_and_keep_the_checkpoint(tmp_path: Pat
     last = outcome.err.splitlines()[-1]
     assert last.startswith("error: training diverged at step ")
     assert "values; the last good checkpoint is kept at " in last
-    found = checkpoint.load(out)
-    assert found is not None
-    assert found.position["step"] > 0
-    assert all(tensor.isfinite().all() for tensor in found.weights.values())
+    loaded = checkpoint.load(out)
+    assert loaded is not None
+    assert loaded.position["step"] > 0
+    assert all(tensor.isfinite().all() for tensor in loaded.weights.values())
     assert not (out / "manifest.json").exists()
 
 
@@ -228,12 +228,12 @@ def files_of(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("is_finished", [True, False], ids=["model", "run"])
-def test_a_failed_run_with_force_leaves_the_folder_unchanged(tmp_path: Path, text: Path, is_finished: bool) -> None:
+def test_failed_run_with_force_leaves_the_folder_unchanged(tmp_path: Path, text: Path, is_finished: bool) -> None:
     out = tmp_path / "m"
     huge = ("--optimizer", "sgd", "--learning-rate", "1e30", "--clip", 0, "--set", "warmup=0")
     diverging = ["rnn" if word == "lstm" else word for word in words(out, text, *huge)]
     if is_finished:
-        done("train", "ngram", text, "--order", 1, "--out", out)
+        run_ok("train", "ngram", text, "--order", 1, "--out", out)
     else:
         assert call(*diverging, *map(str, OFTEN)).status == 1
         assert (out / "train_log.part.jsonl").stat().st_size > 0
@@ -245,20 +245,20 @@ def test_a_failed_run_with_force_leaves_the_folder_unchanged(tmp_path: Path, tex
     assert files_of(out) == before
 
 
-def test_advice_is_a_warning_and_a_line_of_the_log(tmp_path: Path, text: Path) -> None:
+def test_diagnostics_are_warnings_and_log_lines(tmp_path: Path, text: Path) -> None:
     slow = ("--learning-rate", "1e-6", "--clip", "1e-6")
-    outcome = done(*words(tmp_path / "m", text, *slow, epochs=2))
+    outcome = run_ok(*words(tmp_path / "m", text, *slow, epochs=2))
     assert outcome.err.count("warning: the gradient was clipped on 100% of the steps") == 1
     assert outcome.err.count("is above that of word frequencies alone") == 1
     log = [json.loads(line) for line in (tmp_path / "m" / "train_log.jsonl").read_text().splitlines()]
-    said = [entry["words"] for entry in log if entry.get("event") == "advice"]
-    assert len(said) == 2
-    assert all(f"warning: {each}\n" in outcome.err for each in said)
+    messages = [entry["words"] for entry in log if entry.get("event") == "advice"]
+    assert len(messages) == 2
+    assert all(f"warning: {item}\n" in outcome.err for item in messages)
 
 
-def test_a_finished_model_is_not_trained_again(tmp_path: Path, text: Path) -> None:
+def test_finished_model_is_not_resumed(tmp_path: Path, text: Path) -> None:
     out = tmp_path / "m"
-    done(*words(out, text, epochs=1))
+    run_ok(*words(out, text, epochs=1))
     before = weights(out)
-    assert "finished model" in refused(2, *words(out, text, "--resume", epochs=1))
+    assert "finished model" in run_error(2, *words(out, text, "--resume", epochs=1))
     assert weights(out) == before

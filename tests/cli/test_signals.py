@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at any moment of a command, its start and its end included: the status, and no traceback."""
+"""SIGINT and SIGTERM at any moment of a command, including start and exit: exit status, and no traceback."""
 
 import os
 import signal
@@ -34,8 +34,10 @@ if moment == "exit":
 SCRIPT, MODULE = [ENTRY], [sys.executable, "-m", "chainrule"]
 
 
-def ended(tmp_path: Path, number: int, moment: str, program: list[str], *arguments: str) -> tuple[int, str]:
-    """Status and stderr of a program that gets the signal as it looks for a module, or at its end."""
+def run_with_signal(
+    tmp_path: Path, number: int, moment: str, program: list[str], *arguments: str
+) -> tuple[int, str]:
+    """Exit status and stderr of a program that gets the signal as it imports a module, or at exit."""
     write(tmp_path / "sitecustomize.py", HOOK)
     environment = {"PYTHONPATH": str(tmp_path), "NUMBER": str(int(number)), "MOMENT": moment}
     process = subprocess.run(
@@ -51,8 +53,8 @@ def ended(tmp_path: Path, number: int, moment: str, program: list[str], *argumen
 
 @pytest.mark.parametrize("program", [SCRIPT, MODULE], ids=["script", "module"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_at_the_first_import(tmp_path: Path, number: int, status: int, program: list[str]) -> None:
-    assert ended(tmp_path, number, "chainrule.cli.main", program, "--version") == (status, "stopped\n")
+def test_signal_at_the_first_import(tmp_path: Path, number: int, status: int, program: list[str]) -> None:
+    assert run_with_signal(tmp_path, number, "chainrule.cli.main", program, "--version") == (status, "stopped\n")
 
 
 @pytest.mark.parametrize(
@@ -64,10 +66,10 @@ def test_at_the_first_import(tmp_path: Path, number: int, status: int, program: 
         (signal.SIGINT, "lost in numpy"),  # in a finalizer, where Python cannot raise
     ],
 )
-def test_while_a_command_is_loaded(tmp_path: Path, number: int, moment: str) -> None:
+def test_signal_while_a_command_is_loading(tmp_path: Path, number: int, moment: str) -> None:
     text = write(tmp_path / "text.txt", TOY)
     command = ("train", "ngram", str(text), "--smoothing", "witten-bell", "--out", "model")
-    status, err = ended(tmp_path, number, moment, SCRIPT, *command)
+    status, err = run_with_signal(tmp_path, number, moment, SCRIPT, *command)
     assert status == 128 + number, err
     assert err.splitlines()[-1] == "stopped"
     assert "Traceback" not in err
@@ -76,12 +78,12 @@ def test_while_a_command_is_loaded(tmp_path: Path, number: int, moment: str) -> 
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_at_the_end(tmp_path: Path, number: int, status: int) -> None:
-    assert ended(tmp_path, number, "exit", SCRIPT, "--version") == (status, "stopped\n")
+def test_signal_at_exit(tmp_path: Path, number: int, status: int) -> None:
+    assert run_with_signal(tmp_path, number, "exit", SCRIPT, "--version") == (status, "stopped\n")
 
 
-def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    """As `nohup` and shells that start a job in the background ask for."""
+def test_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    """As `nohup` and shells request for background jobs."""
     hook = HOOK.replace("signal.default_int_handler", "signal.SIG_IGN")
     write(tmp_path / "sitecustomize.py", hook)
     environment = {"PYTHONPATH": str(tmp_path), "NUMBER": str(int(signal.SIGINT)), "MOMENT": "typer"}

@@ -1,4 +1,4 @@
-"""`chainrule train`: any form of the same text gives the same model, and a bad call says what to do."""
+"""`chainrule train`: equivalent inputs give the same model, and errors name a remedy."""
 
 import bz2
 import gzip
@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import QUIET, TOY, call, digests, done, held_elsewhere, refused, trained, write
+from cli.command import QUIET, TOY, call, digests, locked_by_another_thread, run_error, run_ok, trained, write
 
 SMALL = ("--order", "3", *QUIET)
 
 
-def test_the_model_is_announced_on_stderr_alone(tmp_path: Path, toy_text: Path) -> None:
-    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+def test_train_prints_to_stderr_only(tmp_path: Path, toy_text: Path) -> None:
+    outcome = run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert outcome.out == ""
     assert outcome.err.startswith(f"saved {tmp_path / 'm'}: ")
-    assert "train with --min-count 2" in outcome.err  # it never met an unknown word
-    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--min-count", 2, "--force")
+    assert "train with --min-count 2" in outcome.err  # no unknown word in training
+    outcome = run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--min-count", 2, "--force")
     assert outcome.err.splitlines()[1:] == ["tokenizer: word (punctuation is split from words)"]
 
 
-def test_json(tmp_path: Path, toy_text: Path) -> None:
-    found = done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--json").json()
-    assert found["schema_version"] == 1
-    assert found["model"] == str(tmp_path / "m")
-    assert found["family"] == "ngram"
-    assert found["train_tokens"] == 12  # three lines of three words, and three </s>
-    assert found.keys() == {
+def test_train_json(tmp_path: Path, toy_text: Path) -> None:
+    document = run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL, "--json").json()
+    assert document["schema_version"] == 1
+    assert document["model"] == str(tmp_path / "m")
+    assert document["family"] == "ngram"
+    assert document["train_tokens"] == 12  # three lines of three words, and three </s>
+    assert document.keys() == {
         "schema_version",
         "model",
         "family",
@@ -42,67 +42,67 @@ def test_json(tmp_path: Path, toy_text: Path) -> None:
     }
 
 
-def test_a_validation_text_is_measured(tmp_path: Path, toy_text: Path) -> None:
+def test_train_reports_validation(tmp_path: Path, toy_text: Path) -> None:
     valid = write(tmp_path / "valid.txt", "i love mice\n")
     options = ("--order", 3, "--smoothing", "laplace", "--closed", "--valid", valid, "--json")
-    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
-    found = outcome.json()
-    assert found["valid_perplexity"] == pytest.approx(630**0.25, rel=1e-6)
-    assert found["valid_bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
-    shown = f"validation: perplexity {630**0.25:.2f}, {math.log2(630) / 12:.4f} bits per byte"
-    assert shown in outcome.err.splitlines()
+    outcome = run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    document = outcome.json()
+    assert document["valid_perplexity"] == pytest.approx(630**0.25, rel=1e-6)
+    assert document["valid_bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
+    output = f"validation: perplexity {630**0.25:.2f}, {math.log2(630) / 12:.4f} bits per byte"
+    assert output in outcome.err.splitlines()
 
 
-def test_an_infinite_validation_figure_is_shown(tmp_path: Path, toy_text: Path) -> None:
+def test_train_reports_infinite_validation(tmp_path: Path, toy_text: Path) -> None:
     valid = write(tmp_path / "valid.txt", "mice love i\n")
     options = ("--order", 3, "--smoothing", "mle", "--valid", valid)
-    outcome = done("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    outcome = run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *options)
     assert "validation: perplexity infinite" in outcome.err
 
 
-def test_a_network_shows_its_validation_figure_and_info_what_the_run_did(tmp_path: Path, toy_text: Path) -> None:
+def test_train_network_reports_validation_and_info_shows_the_run(tmp_path: Path, toy_text: Path) -> None:
     options = ("--hidden", 4, "--epochs", 2, "--batch-size", 3, "--device", "cpu", "--valid", toy_text)
-    outcome = done("train", "rnn", toy_text, "--out", tmp_path / "m", *options)
+    outcome = run_ok("train", "rnn", toy_text, "--out", tmp_path / "m", *options)
     metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
     figures = f"perplexity {metrics['valid_perplexity']:.2f}, {metrics['valid_bits_per_byte']:.4f} bits per byte"
     assert f"validation: {figures}" in outcome.err.splitlines()
-    # Three lines of three words and `</s>`, all of them one batch, twice.
+    # Three lines of three words and `</s>`, all in one batch, twice.
     assert (metrics["train_epochs"], metrics["train_steps"]) == (2, 2)
     assert metrics["train_tokens_processed"] == 2 * 12
     assert metrics["train_stopped"] == "all epochs done"
-    shown = done("info", tmp_path / "m").out
-    assert re.search(r"\n  train_epochs +2\n  train_steps +2\n  train_stopped +all epochs done\n", shown)
+    output = run_ok("info", tmp_path / "m").out
+    assert re.search(r"\n  train_epochs +2\n  train_steps +2\n  train_stopped +all epochs done\n", output)
     assert "trained 2 epochs, 2 steps: all epochs done" in outcome.err.splitlines()
     assert f"status: {metrics['status']}" in outcome.err.splitlines()
-    assert re.search(rf"\n  status +{re.escape(metrics['status'])}\n", shown)
+    assert re.search(rf"\n  status +{re.escape(metrics['status'])}\n", output)
 
 
-def test_patience_stops_a_run_early(tmp_path: Path, toy_text: Path) -> None:
-    valid = write(tmp_path / "valid.txt", "mice love i\n")  # words in an order that the text does not have
+def test_train_patience_stops_early(tmp_path: Path, toy_text: Path) -> None:
+    valid = write(tmp_path / "valid.txt", "mice love i\n")  # words in an order that the text does not contain
     options = ("--hidden", 8, "--epochs", 300, "--learning-rate", 0.1, "--device", "cpu", "--dropout", 0)
-    outcome = done("train", "rnn", toy_text, "--valid", valid, "--patience", 3, *options, "--out", tmp_path / "m")
+    outcome = run_ok("train", "rnn", toy_text, "--valid", valid, "--patience", 3, *options, "--out", tmp_path / "m")
     metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
     assert metrics["status"] == "stopped early: no improvement for 3 validations"
     assert metrics["train_epochs"] < 300
     assert metrics["train_is_converged"]
     assert "status: stopped early: no improvement for 3 validations" in outcome.err.splitlines()
-    message = refused(2, "train", "rnn", toy_text, "--patience", 3, *options, "--out", tmp_path / "n")
+    message = run_error(2, "train", "rnn", toy_text, "--patience", 3, *options, "--out", tmp_path / "n")
     assert "give --valid" in message
 
 
-def test_size_auto_prints_its_plan(tmp_path: Path, toy_text: Path) -> None:
+def test_train_size_auto_prints_its_plan(tmp_path: Path, toy_text: Path) -> None:
     options = ("--valid", toy_text, "--max-seconds", 1, "--size", "auto", "--device", "cpu", "--hidden", 8)
-    outcome = done("train", "gru", toy_text, *options, "--out", tmp_path / "m")
+    outcome = run_ok("train", "gru", toy_text, *options, "--out", tmp_path / "m")
     metrics = json.loads((tmp_path / "m" / "metrics.json").read_bytes())
     assert metrics["plan"].startswith("gru: 8 units, full softmax, ")
     assert metrics["plan"] in outcome.err.splitlines()
     config = json.loads((tmp_path / "m" / "config.json").read_bytes())
     assert "'validations': 10" in str(config)
-    assert "choose auto" in refused(2, "train", "gru", toy_text, "--size", "big", "--out", tmp_path / "n")
-    assert "leave it out" in refused(2, "train", "ngram", toy_text, "--size", "auto", "--out", tmp_path / "n")
+    assert "choose auto" in run_error(2, "train", "gru", toy_text, "--size", "big", "--out", tmp_path / "n")
+    assert "leave it out" in run_error(2, "train", "ngram", toy_text, "--size", "auto", "--out", tmp_path / "n")
 
 
-def test_the_files_are_those_of_the_interface(laplace: Path) -> None:
+def test_model_folder_has_the_documented_files(laplace: Path) -> None:
     names = {path.name for path in laplace.iterdir()}
     assert names >= {"config.json", "tokenizer.json", "model.ngram", "metrics.json", "README.md", "manifest.json"}
     manifest = json.loads((laplace / "manifest.json").read_bytes())
@@ -121,7 +121,7 @@ def test_training_twice_gives_the_same_bytes(tmp_path: Path, english_text: Path)
 
 
 def same_model(first: Path, second: Path) -> bool:
-    """Tables, tokenizer, speller and the digest of the text as read."""
+    """Whether tables, tokenizer, speller and text digest are equal."""
     names = ("model.ngram", "tokenizer.json", "speller.safetensors", "training_lines.sketch")
     facts = [
         json.loads((model / "manifest.json").read_bytes())["training_text"]["sha256"] for model in (first, second)
@@ -165,131 +165,132 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_the_form_of_a_text_makes_no_difference(tmp_path: Path, toy_text: Path, name: str) -> None:
+def test_container_of_the_text_makes_no_difference(tmp_path: Path, toy_text: Path, name: str) -> None:
     FORMS[name](tmp_path / name)
     clean, other = (trained(tmp_path / f"m{i}", text, *SMALL) for i, text in enumerate((toy_text, tmp_path / name)))
     assert same_model(clean, other)
 
 
-def test_a_different_text_makes_a_difference(tmp_path: Path, toy_text: Path) -> None:
-    other = write(tmp_path / "other.txt", TOY + "\n")  # one blank line more: one </s> more
+def test_different_text_makes_a_difference(tmp_path: Path, toy_text: Path) -> None:
+    other = write(tmp_path / "other.txt", TOY + "\n")  # one more blank line: one more </s>
     models = (trained(tmp_path / text.stem, text, *SMALL) for text in (toy_text, other))
     assert not same_model(*models)
 
 
-def test_standard_input_and_columns(tmp_path: Path, toy_text: Path) -> None:
+def test_train_from_stdin_and_columns(tmp_path: Path, toy_text: Path) -> None:
     clean = trained(tmp_path / "clean", toy_text, *SMALL)
-    done("train", "ngram", "-", "--out", tmp_path / "piped", *SMALL, stdin=TOY)
+    run_ok("train", "ngram", "-", "--out", tmp_path / "piped", *SMALL, stdin=TOY)
     assert same_model(clean, tmp_path / "piped")
     records = write(tmp_path / "text.jsonl", "".join(json.dumps({"body": t}) + "\n" for t in TOY.splitlines()))
     assert same_model(clean, trained(tmp_path / "column", records, *SMALL, "--column", "body"))
-    message = refused(3, "train", "ngram", records, "--out", tmp_path / "m")
+    message = run_error(3, "train", "ngram", records, "--out", tmp_path / "m")
     assert "line 1 has no column 'text'" in message
     assert "--column: body" in message
 
 
-def test_only_line_feeds_and_returns_break_lines(tmp_path: Path) -> None:
+def test_only_line_feeds_and_returns_end_lines(tmp_path: Path) -> None:
     text = write(tmp_path / "odd.txt", "a\u2028b c\x0bd\x0ce\x85f\u00a0g\n")
     options = ("--tokenizer", "whitespace", *SMALL)
-    found = done("train", "ngram", text, "--out", tmp_path / "m", *options, "--json").json()
-    assert found["train_tokens"] == 3  # two words, parted by the one ASCII blank, and </s>
-    assert done("evaluate", tmp_path / "m", text, "--json").json()["sentences"] == 1
+    document = run_ok("train", "ngram", text, "--out", tmp_path / "m", *options, "--json").json()
+    assert document["train_tokens"] == 3  # two words, separated by the ASCII space, and </s>
+    assert run_ok("evaluate", tmp_path / "m", text, "--json").json()["sentences"] == 1
 
 
 @pytest.mark.parametrize("content", ["", "\n", "\n \n\t\n"])
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte"])
-def test_a_text_without_words_is_refused(tmp_path: Path, content: str, tokenizer: str) -> None:
+def test_train_rejects_a_text_without_words(tmp_path: Path, content: str, tokenizer: str) -> None:
     text = write(tmp_path / "blank.txt", content)
-    message = refused(3, "train", "ngram", text, "--out", tmp_path / "m", "--tokenizer", tokenizer)
+    message = run_error(3, "train", "ngram", text, "--out", tmp_path / "m", "--tokenizer", tokenizer)
     assert "holds no words" in message
     assert "give a text with" in message
     assert not (tmp_path / "m").exists()
 
 
-def test_one_word_is_enough(tmp_path: Path) -> None:
+def test_train_on_a_single_word(tmp_path: Path) -> None:
     text = write(tmp_path / "one.txt", "word")
     model = trained(tmp_path / "m", text, "--order", 1, "--smoothing", "laplace")
-    found = done("score", model, "--json", stdin="word\n").json()
-    # Counted: word, </s>. Predictable: word, </s>, <unk>. p(word) = p(</s>) = (1 + 1)/(2 + 3).
-    assert found["log_prob"] == pytest.approx(2 * math.log(2 / 5), rel=1e-6)
+    document = run_ok("score", model, "--json", stdin="word\n").json()
+    # Counts: word, </s>. Predictable: word, </s>, <unk>. p(word) = p(</s>) = (1 + 1)/(2 + 3).
+    assert document["log_prob"] == pytest.approx(2 * math.log(2 / 5), rel=1e-6)
 
 
-def test_bytes_that_are_no_text_are_located_or_replaced(tmp_path: Path) -> None:
+def test_train_locates_or_replaces_invalid_utf8(tmp_path: Path) -> None:
     text = write(tmp_path / "bad.txt", b"ok line\nbad \xff byte\n")
-    message = refused(3, "train", "ngram", text, "--out", tmp_path / "m", *SMALL)
+    message = run_error(3, "train", "ngram", text, "--out", tmp_path / "m", *SMALL)
     assert f"{text} is not UTF-8 at byte 12 (0xff)" in message
     assert "--errors replace" in message
     trained(tmp_path / "m", text, *SMALL, "--errors", "replace")
-    assert done("score", tmp_path / "m", "--json", stdin="bad \ufffd byte\n").json()["oov"] == 0
+    assert run_ok("score", tmp_path / "m", "--json", stdin="bad \ufffd byte\n").json()["oov"] == 0
 
 
-def test_a_line_of_three_megabytes(tmp_path: Path) -> None:
+def test_train_on_a_line_of_three_megabytes(tmp_path: Path) -> None:
     text = write(tmp_path / "long.txt", "tick tock " * 300_000)
     model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle")
-    found = done("evaluate", model, text, "--json").json()
-    assert found["tokens"] == 600_001
-    assert found["bytes"] == 3_000_000  # the last blank is not seen, the end of the line counts for one
-    # p(tick | <s>) = p(tock | tick) = 1; after 300,000 tock come 299,999 tick and one </s>.
+    document = run_ok("evaluate", model, text, "--json").json()
+    assert document["tokens"] == 600_001
+    assert document["bytes"] == 3_000_000  # the trailing space is dropped, the line end counts one
+    # p(tick | <s>) = p(tock | tick) = 1; 300,000 tock are followed by 299,999 tick and one </s>.
     nats = -(299_999 * math.log(299_999 / 300_000) + math.log(1 / 300_000))
-    assert found["nats_per_token"] * 600_001 == pytest.approx(nats, rel=1e-3)
+    assert document["nats_per_token"] * 600_001 == pytest.approx(nats, rel=1e-3)
 
 
-def test_a_word_of_three_megabytes(tmp_path: Path) -> None:
+def test_train_on_a_word_of_three_megabytes(tmp_path: Path) -> None:
     text = write(tmp_path / "long.txt", "x" * 3_000_000)
     model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--tokenizer", "byte")
-    assert done("evaluate", model, text, "--json").json()["tokens"] == 3_000_001
+    assert run_ok("evaluate", model, text, "--json").json()["tokens"] == 3_000_001
 
 
-def test_the_declared_unknown_word(tmp_path: Path) -> None:
+def test_train_with_a_declared_unknown_word(tmp_path: Path) -> None:
     text = write(tmp_path / "unk.txt", "a <oov>\na b\n")
     model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--unk", "<oov>")
-    found = done("score", model, "--json", stdin="a zebra\n").json()
-    assert found["tokens"] == ["a", "<oov>", "</s>"]
-    assert found["oov"] == 1
-    assert found["log_prob"] == pytest.approx(math.log(1 / 2))  # p(<oov> | a) = 1/2, all else is sure
+    document = run_ok("score", model, "--json", stdin="a zebra\n").json()
+    assert document["tokens"] == ["a", "<oov>", "</s>"]
+    assert document["oov"] == 1
+    assert document["log_prob"] == pytest.approx(math.log(1 / 2))  # p(<oov> | a) = 1/2, everything else is certain
 
 
-def test_the_two_rules_of_context(tmp_path: Path) -> None:
+def test_train_context_rules_worked_by_hand(tmp_path: Path) -> None:
     text = write(tmp_path / "ab.txt", "a\nb\na\nb\n")
     options = ("--order", 2, "--smoothing", "mle", "--context")
     test = write(tmp_path / "test.txt", "a\nb\n")
 
     def nats(rule: str) -> float:
-        found = done("evaluate", trained(tmp_path / rule, text, *options, rule), test, "--json").json()
-        assert found["context"] == rule
-        return float(found["nats_per_token"] * found["tokens"])
+        document = run_ok("evaluate", trained(tmp_path / rule, text, *options, rule), test, "--json").json()
+        assert document["context"] == rule
+        return float(document["nats_per_token"] * document["tokens"])
 
     # line: p(a | <s>) = p(b | <s>) = 2/4, p(</s> | a) = p(</s> | b) = 1.
     assert nats("line") == pytest.approx(math.log(4), rel=1e-6)
-    # stream: <s> a </s> b </s> a </s> b </s>. A text starts as after </s>: a follows it in 1 of 3, b in 2 of 3.
+    # stream: <s> a </s> b </s> a </s> b </s>. A text starts as after </s>: followed by a in 1 of 3, by b in 2 of
+    # 3.
     assert nats("stream") == pytest.approx(math.log(9 / 2), rel=1e-6)
 
 
-def test_a_stream_scores_its_lines_as_one_text(tmp_path: Path) -> None:
+def test_stream_model_scores_lines_as_one_text(tmp_path: Path) -> None:
     text = write(tmp_path / "ab.txt", "a\nb\na\nb\n")
     model = trained(tmp_path / "m", text, "--order", 2, "--smoothing", "mle", "--context", "stream")
-    first, second = done("score", model, "--json", stdin="a\nb\n").json_lines()
+    first, second = run_ok("score", model, "--json", stdin="a\nb\n").json_lines()
     assert first["log_prob"] == pytest.approx(math.log(1 / 3), rel=1e-6)  # as after </s>
     assert second["log_prob"] == pytest.approx(math.log(2 / 3), rel=1e-6)
-    assert done("score", model, "--json", stdin="b\n").json()["log_prob"] == pytest.approx(
+    assert run_ok("score", model, "--json", stdin="b\n").json()["log_prob"] == pytest.approx(
         math.log(2 / 3), rel=1e-6
     )
 
 
-def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
+def test_train_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
     config = write(tmp_path / "c.toml", '[model]\norder = 2\nsmoothing = "laplace"\n[tokenizer]\nkind = "char"\n')
     trained(tmp_path / "file", toy_text, "--config", config)
-    found = done("info", tmp_path / "file", "--json").json()
-    assert (found["config"]["order"], found["config"]["smoothing"]) == (2, "laplace")
-    assert found["tokenizer"]["kind"] == "char"
+    document = run_ok("info", tmp_path / "file", "--json").json()
+    assert (document["config"]["order"], document["config"]["smoothing"]) == (2, "laplace")
+    assert document["tokenizer"]["kind"] == "char"
     trained(tmp_path / "set", toy_text, "--config", config, "--set", "order=3", "--set", "kind=byte")
-    found = done("info", tmp_path / "set", "--json").json()
-    assert (found["config"]["order"], found["tokenizer"]["kind"]) == (3, "byte")
+    document = run_ok("info", tmp_path / "set", "--json").json()
+    assert (document["config"]["order"], document["tokenizer"]["kind"]) == (3, "byte")
     trained(
         tmp_path / "option", toy_text, "--config", config, "--set", "order=3", "--order", 4, "--tokenizer", "byte"
     )
-    found = done("info", tmp_path / "option", "--json").json()
-    assert (found["config"]["order"], found["tokenizer"]["kind"]) == (4, "byte")
+    document = run_ok("info", tmp_path / "option", "--json").json()
+    assert (document["config"]["order"], document["tokenizer"]["kind"]) == (4, "byte")
 
 
 @pytest.mark.parametrize(
@@ -313,86 +314,86 @@ def test_settings_from_a_file(tmp_path: Path, toy_text: Path) -> None:
         (["--tokenizer", "bpe", "--vocab-size", "10"], "needs 256 symbols"),
     ],
 )
-def test_wrong_usage(tmp_path: Path, toy_text: Path, options: list[str], reason: str) -> None:
-    assert reason in refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+def test_train_wrong_usage(tmp_path: Path, toy_text: Path, options: list[str], reason: str) -> None:
+    assert reason in run_error(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
     assert not (tmp_path / "m").exists()
 
 
-def test_an_unknown_family(tmp_path: Path, toy_text: Path) -> None:
-    message = refused(2, "train", "fivegram", toy_text, "--out", tmp_path / "m")
+def test_train_unknown_family(tmp_path: Path, toy_text: Path) -> None:
+    message = run_error(2, "train", "fivegram", toy_text, "--out", tmp_path / "m")
     assert "there is no family 'fivegram'; choose one of ngram" in message
-    assert "use chainrule mix" in refused(2, "train", "mixture", toy_text, "--out", tmp_path / "m")
+    assert "use chainrule mix" in run_error(2, "train", "mixture", toy_text, "--out", tmp_path / "m")
 
 
-def test_what_is_not_there(tmp_path: Path, toy_text: Path) -> None:
-    assert "nowhere.txt" in refused(4, "train", "ngram", tmp_path / "nowhere.txt", "--out", tmp_path / "m")
-    message = refused(4, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", tmp_path / "no.toml")
+def test_train_missing_files(tmp_path: Path, toy_text: Path) -> None:
+    assert "nowhere.txt" in run_error(4, "train", "ngram", tmp_path / "nowhere.txt", "--out", tmp_path / "m")
+    message = run_error(4, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", tmp_path / "no.toml")
     assert "no.toml" in message
 
 
-def test_a_foreign_folder_is_left_alone(tmp_path: Path, toy_text: Path) -> None:
+def test_train_refuses_a_foreign_folder(tmp_path: Path, toy_text: Path) -> None:
     (tmp_path / "thesis").mkdir()
     write(tmp_path / "thesis" / "chapter1.txt", "years of work")
-    message = refused(2, "train", "ngram", toy_text, "--out", tmp_path / "thesis")
+    message = run_error(2, "train", "ngram", toy_text, "--out", tmp_path / "thesis")
     assert "choose another --out" in message
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter1.txt"]
 
 
-def test_a_failed_training_leaves_the_old_model(tmp_path: Path, toy_text: Path) -> None:
+def test_failed_training_keeps_the_old_model(tmp_path: Path, toy_text: Path) -> None:
     model = trained(tmp_path / "m", toy_text, *SMALL)
     before = digests(model)
-    refused(3, "train", "ngram", write(tmp_path / "empty.txt", ""), "--out", model, "--force")
+    run_error(3, "train", "ngram", write(tmp_path / "empty.txt", ""), "--out", model, "--force")
     assert digests(model) == before
     assert call("evaluate", model, toy_text).status == 0
-    trained(model, toy_text, "--order", 2, *QUIET, "--force")  # and a good one takes its place
+    trained(model, toy_text, "--order", 2, *QUIET, "--force")  # a successful one replaces it
     assert digests(model) != before
 
 
-def test_jelinek_mercer_says_what_it_held_out(tmp_path: Path, english_text: Path) -> None:
+def test_jelinek_mercer_reports_what_it_held_out(tmp_path: Path, english_text: Path) -> None:
     options = ("--order", 2, "--smoothing", "jelinek-mercer")
-    outcome = done("train", "ngram", english_text, "--out", tmp_path / "m", *options)
+    outcome = run_ok("train", "ngram", english_text, "--out", tmp_path / "m", *options)
     assert "warning: Jelinek-Mercer weights are learnt on one line in 10" in outcome.err
     assert "--valid" in outcome.err
-    outcome = done(
+    outcome = run_ok(
         "train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text, "--force"
     )
     assert "warning" not in outcome.err
 
 
-def test_a_table_of_another_name_is_refused(toy_text: Path, tmp_path: Path) -> None:
+def test_unknown_config_table_is_rejected(toy_text: Path, tmp_path: Path) -> None:
     config = write(tmp_path / "run.toml", "[modle]\norder = 2\n")
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
     assert outcome.status == 2
     assert "[modle]; choose from [model], [training], [tokenizer], [run]" in outcome.err
 
 
-def test_a_file_name_that_is_not_utf_8(tmp_path: Path) -> None:
+def test_text_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     name = os.fsencode(tmp_path) + b"/\xff.txt"
     with open(name, "w") as file:
         file.write(TOY)
-    done("train", "ngram", os.fsdecode(name), "--out", tmp_path / "m", *QUIET)
-    assert "?.txt" in done("info", tmp_path / "m", "--json").json()["training_text"]
+    run_ok("train", "ngram", os.fsdecode(name), "--out", tmp_path / "m", *QUIET)
+    assert "?.txt" in run_ok("info", tmp_path / "m", "--json").json()["training_text"]
 
 
-def test_an_explicit_tokenizer_wins_over_the_file(toy_text: Path, tmp_path: Path) -> None:
+def test_explicit_tokenizer_overrides_the_file(toy_text: Path, tmp_path: Path) -> None:
     config = write(tmp_path / "run.toml", "[tokenizer]\nkind = 'char'\n")
     options = ("--config", config, *QUIET)
-    for given, kind in (((), "char"), (("--tokenizer", "word"), "word"), (("--set", "kind=byte"), "byte")):
+    for arguments, kind in (((), "char"), (("--tokenizer", "word"), "word"), (("--set", "kind=byte"), "byte")):
         out = tmp_path / kind
-        done("train", "ngram", toy_text, "--out", out, *options, *given)
-        assert done("info", out, "--json").json()["tokenizer"]["kind"] == kind
+        run_ok("train", "ngram", toy_text, "--out", out, *options, *arguments)
+        assert run_ok("info", out, "--json").json()["tokenizer"]["kind"] == kind
 
 
-def test_two_runs_into_one_folder(tmp_path: Path, toy_text: Path) -> None:
-    with held_elsewhere(tmp_path / "m"):
+def test_concurrent_runs_into_one_folder_are_refused(tmp_path: Path, toy_text: Path) -> None:
+    with locked_by_another_thread(tmp_path / "m"):
         outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert outcome.status == 2
     assert "is being written by another run" in outcome.err
-    done("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
+    run_ok("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_files_of_the_user_are_never_removed(tmp_path: Path, toy_text: Path) -> None:
+def test_user_files_are_never_removed(tmp_path: Path, toy_text: Path) -> None:
     trained(tmp_path / "m", toy_text, *SMALL)
     write(tmp_path / "m" / "thesis.txt", "mine")
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
@@ -402,13 +403,13 @@ def test_files_of_the_user_are_never_removed(tmp_path: Path, toy_text: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["context", "seed", "text", "family", "progress", "tokenizer", "device"])
-def test_a_setting_that_is_none(tmp_path: Path, toy_text: Path, name: str) -> None:
+def test_train_set_rejects_names_that_are_not_settings(tmp_path: Path, toy_text: Path, name: str) -> None:
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--set", f"{name}=1")
     assert outcome.status == 2
     assert f"[model] has no setting '{name}'" in outcome.err
 
 
-def test_a_setting_in_the_wrong_table(tmp_path: Path, toy_text: Path) -> None:
+def test_setting_in_the_wrong_table_is_rejected(tmp_path: Path, toy_text: Path) -> None:
     for table, line in (("model", "min_count = 2"), ("tokenizer", "order = 2")):
         config = write(tmp_path / "c.toml", f"[{table}]\n{line}\n")
         outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
@@ -416,37 +417,37 @@ def test_a_setting_in_the_wrong_table(tmp_path: Path, toy_text: Path) -> None:
         assert f"[{table}] has no setting" in outcome.err
 
 
-def test_a_setting_that_does_not_apply(tmp_path: Path, toy_text: Path) -> None:
+def test_inapplicable_setting_is_rejected(tmp_path: Path, toy_text: Path) -> None:
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", "--set", "discount=0.9")
     assert outcome.status == 2
     assert "discount is for absolute and kneser-ney" in outcome.err
     assert call("train", "ngram", toy_text, "--out", tmp_path / "m", "--device", "foo").status == 2
 
 
-def test_replaced_bytes_are_told_of(tmp_path: Path) -> None:
+def test_train_warns_about_replaced_bytes(tmp_path: Path) -> None:
     text = tmp_path / "t.txt"
     text.write_bytes(b"a \xff b\n")
-    outcome = done("train", "ngram", text, "--out", tmp_path / "m", *SMALL, "--errors", "replace")
+    outcome = run_ok("train", "ngram", text, "--out", tmp_path / "m", *SMALL, "--errors", "replace")
     assert "warning: 1 sequences of the training text are not UTF-8" in outcome.err
 
 
-def test_jelinek_mercer_of_a_few_lines_is_smooth(tmp_path: Path, toy_text: Path) -> None:
+def test_jelinek_mercer_on_few_lines_is_smooth(tmp_path: Path, toy_text: Path) -> None:
     model = trained(tmp_path / "m", toy_text, "--smoothing", "jelinek-mercer")
-    assert float(done("score", model, stdin="mice love zebras\n").out.split()[0]) > -50
+    assert float(run_ok("score", model, stdin="mice love zebras\n").out.split()[0]) > -50
     one = write(tmp_path / "one.txt", "a b\n")
     outcome = call("train", "ngram", one, "--out", tmp_path / "n", "--smoothing", "jelinek-mercer")
     assert outcome.status == 3
     assert "give --valid" in outcome.err
 
 
-def test_a_column_of_a_table_and_of_none(tmp_path: Path, toy_text: Path) -> None:
+def test_train_on_a_table_column(tmp_path: Path, toy_text: Path) -> None:
     table = write(tmp_path / "t.csv", 'id,body\n1,"i love mice"\n2,"cats love mice"\n')
     options = ("--order", 1, "--smoothing", "laplace", "--out", tmp_path / "m")
-    found = done("train", "ngram", table, "--column", "body", *options, "--json")
-    assert found.json()["train_tokens"] == 8
-    assert "warning" not in found.err
-    warned = done("train", "ngram", table, "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "lines")
+    result = run_ok("train", "ngram", table, "--column", "body", *options, "--json")
+    assert result.json()["train_tokens"] == 8
+    assert "warning" not in result.err
+    warned = run_ok("train", "ngram", table, "--order", 1, "--smoothing", "laplace", "--out", tmp_path / "lines")
     assert f"warning: {table} is read as lines of text" in warned.err
     assert "--column NAME" in warned.err
-    message = refused(2, "train", "ngram", toy_text, "--column", "body", "--out", tmp_path / "n")
+    message = run_error(2, "train", "ngram", toy_text, "--column", "body", "--out", tmp_path / "n")
     assert f"{toy_text} is plain text and has no column 'body'" in message

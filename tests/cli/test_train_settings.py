@@ -1,4 +1,4 @@
-"""`chainrule train`: where settings come from, and which win; what each option reaches."""
+"""`chainrule train`: sources of settings, their priority, and what each option sets."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from chainrule.cli.train import FAMILIES
 from chainrule.config import RunConfig
 from chainrule.errors import InputError
 from chainrule.tokenizers.config import TokenizerConfig
-from cli.command import QUIET, done, held_elsewhere, refused, trained, write
+from cli.command import QUIET, locked_by_another_thread, run_error, run_ok, trained, write
 
 SMALL = ("--order", "3", *QUIET)
 
@@ -40,28 +40,28 @@ smoothing = "laplace"
 
 
 @pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shelf with one recipe, quick to follow."""
+def quick_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe folder with one recipe that is quick to train."""
     monkeypatch.setattr(recipes, "FOLDER", tmp_path / "shelf")
     (tmp_path / "shelf").mkdir()
     write(tmp_path / "shelf" / "quick.toml", RECIPE)
 
 
 def facts(model: Path) -> dict[str, object]:
-    found = done("info", model, "--json").json()
-    config, tokenizer = found["config"], found["tokenizer"]
+    document = run_ok("info", model, "--json").json()
+    config, tokenizer = document["config"], document["tokenizer"]
     return {
         "order": config["order"],
         "smoothing": config["smoothing"],
         "kind": tokenizer["kind"],
         "min_count": tokenizer["min_count"],
-        "context": found["context"],
+        "context": document["context"],
         "seed": json.loads((model / "manifest.json").read_bytes())["seed"],
     }
 
 
-@pytest.mark.usefixtures("quick")
-def test_recipe_then_file_then_set_then_options(tmp_path: Path, toy_text: Path) -> None:
+@pytest.mark.usefixtures("quick_recipe")
+def test_settings_priority_recipe_file_set_options(tmp_path: Path, toy_text: Path) -> None:
     config = write(tmp_path / "c.toml", "[model]\norder = 3\n[tokenizer]\nkind = 'byte'\n[run]\nseed = 8\n")
     known: dict[str, object] = {
         "order": 2,
@@ -71,7 +71,7 @@ def test_recipe_then_file_then_set_then_options(tmp_path: Path, toy_text: Path) 
         "context": "stream",
         "seed": 7,
     }
-    given: tuple[object, ...] = ("--recipe", "quick")
+    arguments: tuple[object, ...] = ("--recipe", "quick")
     for more, changed in (
         ((), {}),
         (("--config", config), {"order": 3, "kind": "byte", "seed": 8}),
@@ -79,16 +79,16 @@ def test_recipe_then_file_then_set_then_options(tmp_path: Path, toy_text: Path) 
         (("--order", 5, "--tokenizer", "char", "--min-count", 1), {"order": 5, "kind": "char", "min_count": 1}),
         (("--context", "line", "--seed", 9, *QUIET), {"context": "line", "seed": 9, "smoothing": QUIET[1]}),
     ):
-        given += more
+        arguments += more
         known |= changed
-        assert facts(trained(tmp_path / "m", toy_text, *given, "--force")) == known, more
+        assert facts(trained(tmp_path / "m", toy_text, *arguments, "--force")) == known, more
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_finished_tokenizer_takes_the_place_of_a_recipes(tmp_path: Path, toy_text: Path) -> None:
+@pytest.mark.usefixtures("quick_recipe")
+def test_saved_tokenizer_overrides_a_recipe(tmp_path: Path, toy_text: Path) -> None:
     first = trained(tmp_path / "first", toy_text, *SMALL)
-    found = facts(trained(tmp_path / "m", toy_text, "--recipe", "quick", "--tokenizer", first))
-    assert (found["kind"], found["min_count"], found["order"]) == ("word", 1, 2)
+    facts_ = facts(trained(tmp_path / "m", toy_text, "--recipe", "quick", "--tokenizer", first))
+    assert (facts_["kind"], facts_["min_count"], facts_["order"]) == ("word", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_a_finished_tokenizer_takes_the_place_of_a_recipes(tmp_path: Path, toy_t
         ("lstm", "quick", "recipe 'quick' is for family 'ngram', not 'lstm'; write chainrule train ngram"),
     ],
 )
-@pytest.mark.usefixtures("quick")
-def test_a_recipe_that_cannot_be_followed(
+@pytest.mark.usefixtures("quick_recipe")
+def test_recipe_that_does_not_apply_is_rejected(
     tmp_path: Path, toy_text: Path, family: str, name: str, reason: str
 ) -> None:
-    assert reason in refused(2, "train", family, toy_text, "--out", tmp_path / "m", "--recipe", name)
+    assert reason in run_error(2, "train", family, toy_text, "--out", tmp_path / "m", "--recipe", name)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +127,34 @@ def test_a_recipe_that_cannot_be_followed(
         ("--precision", "fp16"),
     ],
 )
-def test_an_ngram_has_no_settings_of_networks(tmp_path: Path, toy_text: Path, options: tuple[str, ...]) -> None:
+def test_ngram_rejects_settings_of_networks(tmp_path: Path, toy_text: Path, options: tuple[str, ...]) -> None:
     name = options[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-    message = refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
+    message = run_error(2, "train", "ngram", toy_text, "--out", tmp_path / "m", *options)
     assert message.startswith(f"error: '{name}' is a setting of ")
     assert ", not of ngram; leave it out" in message
 
 
-def test_every_option_reaches_the_family(tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The values of a network's options, as its config reads them."""
-    given = api_call(monkeypatch, tmp_path, "lstm", toy_text, *NETWORK, "--no-tie", "--resume", "--tensorboard")
-    wanted = {"hidden": 8, "layers": 2, "embedding": 4, "dropout": 0.0, "tie": False, "attention": "dot", "bptt": 5}
-    wanted |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
-    wanted |= {"clip": 0.0, "init": "he", "precision": "bf16"}
-    settings = given["settings"]
-    assert {name: getattr(settings.model, name) for name in wanted} == settings.explicit == wanted
+def test_every_network_option_reaches_its_config(
+    tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The values of a network's options in its config."""
+    arguments = api_call(monkeypatch, tmp_path, "lstm", toy_text, *NETWORK, "--no-tie", "--resume", "--tensorboard")
+    expected = {
+        "hidden": 8,
+        "layers": 2,
+        "embedding": 4,
+        "dropout": 0.0,
+        "tie": False,
+        "attention": "dot",
+        "bptt": 5,
+    }
+    expected |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
+    expected |= {"clip": 0.0, "init": "he", "precision": "bf16"}
+    settings = arguments["settings"]
+    assert {name: getattr(settings.model, name) for name in expected} == settings.explicit == expected
     assert settings.run == RunConfig(context="line", seed=0)
     run = {"out": tmp_path / "m", "resume": True, "tensorboard": True}
-    assert {name: given[name] for name in run} == run
+    assert {name: arguments[name] for name in run} == run
     assert api_call(monkeypatch, tmp_path, "lstm", toy_text, "--tie")["settings"].explicit == {"tie": True}
     plain = api_call(monkeypatch, tmp_path, "lstm", toy_text)
     assert plain["settings"].explicit == {}
@@ -160,27 +170,29 @@ NETWORK = (
 
 
 def api_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *arguments: object) -> dict[str, Any]:
-    """What `api.train` is asked for; nothing is trained."""
-    seen: dict[str, Any] = {}
+    """The arguments of `api.train`; nothing is trained."""
+    received: dict[str, Any] = {}
 
     def stop(family: str, text: object, **given: Any) -> None:
         options = given.pop("options")
-        seen.update({f.name: getattr(options, f.name) for f in dataclasses.fields(options)} | given, family=family)
+        received.update(
+            {f.name: getattr(options, f.name) for f in dataclasses.fields(options)} | given, family=family
+        )
         raise InputError("seen")
 
     monkeypatch.setattr(api, "train", stop)
-    assert "seen" in refused(3, "train", *arguments, "--out", tmp_path / "m")
-    return seen
+    assert "seen" in run_error(3, "train", *arguments, "--out", tmp_path / "m")
+    return received
 
 
-def test_the_help_names_every_family() -> None:
+def test_help_names_every_family() -> None:
     assert (
         FAMILIES.removeprefix("Model family: ").removesuffix(".").replace(" or ", ", ").split(", ")
         == families.trainable()
     )
 
 
-def test_a_checkpoint_is_never_lost_unasked(
+def test_checkpoint_is_never_lost_without_force(
     tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from chainrule.storage import verified_dir
@@ -191,21 +203,19 @@ def test_a_checkpoint_is_never_lost_unasked(
         write(root / "weights", b"1")
 
     verified_dir.write(checkpoint, fill, {})
-    message = refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
+    message = run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert f"{out} holds an unfinished run" in message
     assert "--resume, or discard it with --force" in message
     assert verified_dir.read(checkpoint).bytes("weights") == b"1"
-    with held_elsewhere(out):  # by a run that goes on: its checkpoint is not to be removed
-        assert "being written by another run" in refused(2, "train", "ngram", toy_text, "--out", out, *SMALL)
+    with locked_by_another_thread(out):  # by a running process, whose checkpoint must not be removed
+        assert "being written by another run" in run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True
-    assert "go on with the same command with --resume" in refused(3, "info", out)
+    assert "go on with the same command with --resume" in run_error(3, "info", out)
 
 
 @pytest.mark.parametrize("family", ["fivegram", "mixture"])
-def test_a_family_that_cannot_be_trained_is_refused_whatever_is_set(
-    tmp_path: Path, toy_text: Path, family: str
-) -> None:
-    message = refused(2, "train", family, toy_text, "--out", tmp_path / "m", "--set", "seed=1")
+def test_untrainable_family_is_rejected_whatever_is_set(tmp_path: Path, toy_text: Path, family: str) -> None:
+    message = run_error(2, "train", family, toy_text, "--out", tmp_path / "m", "--set", "seed=1")
     assert "there is no family" in message or "use chainrule mix" in message
 
 
@@ -219,6 +229,6 @@ def test_a_family_that_cannot_be_trained_is_refused_whatever_is_set(
         ("[model]\nkind = 'char'\n", "[model] has no setting 'kind' for family 'ngram'"),
     ],
 )
-def test_wrong_tables(tmp_path: Path, toy_text: Path, content: str, reason: str) -> None:
+def test_invalid_config_tables_are_rejected(tmp_path: Path, toy_text: Path, content: str, reason: str) -> None:
     config = write(tmp_path / "c.toml", content)
-    assert reason in refused(2, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)
+    assert reason in run_error(2, "train", "ngram", toy_text, "--out", tmp_path / "m", "--config", config)

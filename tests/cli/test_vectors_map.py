@@ -1,4 +1,4 @@
-"""`chainrule vectors map`: from a file of vectors to a page."""
+"""`chainrule vectors map`: from a vector file to a page."""
 
 import json
 import re
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from chainrule.embeddings.formats import write_vectors
-from cli.command import done, refused, write
+from cli.command import run_error, run_ok, write
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Thirty words, those of either half alike."""
+    """Thirty words; those of each half are similar."""
     rng = np.random.default_rng(0)
     middle = np.repeat([[3.0, 0.0, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]], 15, axis=0)
     words = [f"left{i}" for i in range(15)] + [f"right{i}" for i in range(15)]
@@ -23,24 +23,26 @@ def file(tmp_path: Path) -> Path:
 
 
 def data(page: Path) -> dict[str, Any]:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"))
-    assert found is not None
-    document = json.loads(found[1])
+    hypotheses = re.search(
+        r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8")
+    )
+    assert hypotheses is not None
+    document = json.loads(hypotheses[1])
     assert isinstance(document, dict)
     return document
 
 
-def test_a_page_of_groups(file: Path, tmp_path: Path) -> None:
+def test_vectors_map_separates_clusters(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "map.html"
-    outcome = done("vectors", "map", file, "--out", out, "--perplexity", 5)
+    outcome = run_ok("vectors", "map", file, "--out", out, "--perplexity", 5)
     assert outcome.out == ""
     assert f"saved {out}: 30 of 30 words" in outcome.err
     assert "<title>vectors.txt: word map</title>" in out.read_text(encoding="utf-8")
-    shown = data(out)
-    assert shown["counts"] is None  # a file of vectors does not tell
-    near = np.array(shown["neighbors"]).reshape(30, 8)
+    output = data(out)
+    assert output["counts"] is None  # a vector file has no counts
+    near = np.array(output["neighbors"]).reshape(30, 8)
     assert_halves(near < 15)
-    places = np.column_stack([shown["x"], shown["y"]])
+    places = np.column_stack([output["x"], output["y"]])
     apart = ((places[:, None] - places) ** 2).sum(axis=2) + np.diag(np.full(30, 1 << 60))
     assert_halves(apart.argmin(axis=1)[:, None] < 15)
 
@@ -50,18 +52,18 @@ def assert_halves(is_left: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> N
     assert not is_left[15:].any()
 
 
-def test_options_reach_the_map(file: Path, tmp_path: Path) -> None:
+def test_vectors_map_options(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "map.html"
-    done("vectors", "map", file, "--out", out, "--words", 12, "--method", "pca", "--neighbors", 0)
+    run_ok("vectors", "map", file, "--out", out, "--words", 12, "--method", "pca", "--neighbors", 0)
     assert data(out)["words"] == [f"left{i}" for i in range(12)]
     assert data(out)["neighbors"] == []
     assert "principal components" in out.read_text(encoding="utf-8")
 
 
-def test_the_seed_decides(file: Path, tmp_path: Path) -> None:
+def test_vectors_map_depends_on_the_seed(file: Path, tmp_path: Path) -> None:
     pages = [tmp_path / f"{name}.html" for name in "abc"]
     for page, seed in zip(pages, (4, 4, 5), strict=True):
-        done("vectors", "map", file, "--out", page, "--seed", seed)
+        run_ok("vectors", "map", file, "--out", page, "--seed", seed)
     a, b, c = (page.read_bytes() for page in pages)
     assert a == b
     assert a != c
@@ -77,28 +79,30 @@ def test_the_seed_decides(file: Path, tmp_path: Path) -> None:
         ("--perplexity", "nan", "map.perplexity is nan; choose 1 or more"),
     ],
 )
-def test_wrong_settings_are_refused(file: Path, tmp_path: Path, option: str, value: object, message: str) -> None:
-    assert message in refused(2, "vectors", "map", file, "--out", tmp_path / "map.html", option, value)
+def test_vectors_map_rejects_invalid_settings(
+    file: Path, tmp_path: Path, option: str, value: object, message: str
+) -> None:
+    assert message in run_error(2, "vectors", "map", file, "--out", tmp_path / "map.html", option, value)
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_no_page_where_it_cannot_be_made(file: Path, tmp_path: Path) -> None:
-    assert "exists and is not a file" in refused(2, "vectors", "map", file, "--out", tmp_path)
-    refused(4, "vectors", "map", tmp_path / "nowhere.txt", "--out", tmp_path / "map.html")
+def test_vectors_map_writes_no_page_on_failure(file: Path, tmp_path: Path) -> None:
+    assert "exists and is not a file" in run_error(2, "vectors", "map", file, "--out", tmp_path)
+    run_error(4, "vectors", "map", tmp_path / "nowhere.txt", "--out", tmp_path / "map.html")
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_folder_tells_counts(tmp_path: Path) -> None:
+def test_vectors_map_of_a_folder_has_counts(tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", "a b a c a b\n" * 9)
     folder = tmp_path / "learnt"
-    done("vectors", "train", text, "--dimensions", 4, "--threads", 1, "--out", folder)
-    done("vectors", "map", folder, "--out", tmp_path / "map.html")
-    shown = data(tmp_path / "map.html")
-    assert (shown["words"], shown["counts"]) == (["a", "b", "c"], [27, 18, 9])
+    run_ok("vectors", "train", text, "--dimensions", 4, "--threads", 1, "--out", folder)
+    run_ok("vectors", "map", folder, "--out", tmp_path / "map.html")
+    output = data(tmp_path / "map.html")
+    assert (output["words"], output["counts"]) == (["a", "b", "c"], [27, 18, 9])
 
 
-def test_one_hot_vectors_have_no_map(tmp_path: Path) -> None:
+def test_vectors_map_rejects_one_hot_vectors(tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", "a b a c a b\n" * 9)
-    done("vectors", "train", text, "--method", "one-hot", "--out", tmp_path / "one-hot")
-    message = refused(2, "vectors", "map", tmp_path / "one-hot", "--out", tmp_path / "map.html")
+    run_ok("vectors", "train", text, "--method", "one-hot", "--out", tmp_path / "one-hot")
+    message = run_error(2, "vectors", "map", tmp_path / "one-hot", "--out", tmp_path / "map.html")
     assert "all equally far apart" in message

@@ -1,11 +1,11 @@
-"""`chainrule vectors`: the same figures whichever way the same vectors are kept, for every method."""
+"""`chainrule vectors evaluate`: the same figures however vectors are stored, for every method."""
 
 from pathlib import Path
 
 import pytest
 
 import chainrule
-from cli.command import done, english, write
+from cli.command import english, run_ok, write
 
 TINY = ("--dimensions", 8, "--epochs", 3, "--min-count", 1, "--threads", 1)
 METHODS = ("skipgram", "cbow", "glove", "ppmi", "one-hot")
@@ -15,26 +15,26 @@ pytestmark = pytest.mark.native
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All in lower case, and learnt from without --lowercase."""
+    """All lower case, trained without --lowercase."""
     text = english(300)
     assert text == text.lower()
     return write(tmp_path_factory.mktemp("figures") / "corpus.txt", text)
 
 
-def test_a_folder_and_a_file_have_the_same_figures(corpus: Path, tmp_path: Path) -> None:
-    """Pairs and questions in capitals are found in both, or in neither."""
+def test_vector_folder_and_file_have_the_same_figures(corpus: Path, tmp_path: Path) -> None:
+    """Capitalised pairs and questions are found in both or in neither."""
     pairs = write(tmp_path / "p.tsv", "Cat\tDog\t9\nsees\tLikes\t8\nThe\ttoday\t1\none\tfish\t2\nmouse\tbird\t7\n")
     questions = write(tmp_path / "q.txt", ": s\nCat Sees Dog Likes\ncat fish dog mouse\nThe cat One dog\n")
-    given = ("--pairs", pairs, "--analogies", questions, "--json")
+    arguments = ("--pairs", pairs, "--analogies", questions, "--json")
     for name, text in (("lower", corpus.read_text()), ("mixed", corpus.read_text() + "Paris " * 5 + "\n")):
         folder, back = tmp_path / name, tmp_path / f"{name}-back"
-        done("vectors", "train", write(tmp_path / f"{name}.txt", text), "--out", folder, *TINY)
-        kept = [folder]
+        run_ok("vectors", "train", write(tmp_path / f"{name}.txt", text), "--out", folder, *TINY)
+        remaining = [folder]
         for format in ("word2vec", "word2vec-binary", "glove"):
-            kept.append(tmp_path / f"{name}.{format}")
-            done("vectors", "export", folder, "--format", format, "--out", kept[-1])
-        done("vectors", "import", kept[1], "--out", back)
-        rows = done("vectors", "evaluate", *kept, back, *given).json()["rows"]
+            remaining.append(tmp_path / f"{name}.{format}")
+            run_ok("vectors", "export", folder, "--format", format, "--out", remaining[-1])
+        run_ok("vectors", "import", remaining[1], "--out", back)
+        rows = run_ok("vectors", "evaluate", *remaining, back, *arguments).json()["rows"]
         for row in rows:
             assert row["pairs"] == rows[0]["pairs"]
             assert row["analogies"] == rows[0]["analogies"]
@@ -46,17 +46,17 @@ def test_a_folder_and_a_file_have_the_same_figures(corpus: Path, tmp_path: Path)
 def test_rare_words_of_every_method(corpus: Path, tmp_path: Path) -> None:
     rows = [("the", "cat"), ("a", "dog"), ("one", "fish"), ("today", "garden"), ("sees", "likes"), ("in", "mouse")]
     pairs = write(tmp_path / "p.tsv", "".join(f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(rows)))
-    wanted = [(method, ("--method", method)) for method in METHODS]
-    for name, chosen in [*wanted, ("subwords", ("--subwords", "2-3"))]:
-        done("vectors", "train", corpus, *chosen, "--out", tmp_path / name, *TINY)
-    made = chainrule.load(tmp_path / "skipgram")
-    counts = dict(zip(made.words, made.counts.tolist(), strict=True))
+    expected_ = [(method, ("--method", method)) for method in METHODS]
+    for name, chosen in [*expected_, ("subwords", ("--subwords", "2-3"))]:
+        run_ok("vectors", "train", corpus, *chosen, "--out", tmp_path / name, *TINY)
+    model = chainrule.load(tmp_path / "skipgram")
+    counts = dict(zip(model.words, model.counts.tolist(), strict=True))
     rarest = sorted(rows, key=lambda pair: min(counts[word] for word in pair))[:2]
-    kept = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
+    remaining = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
     models = [tmp_path / name for name in (*METHODS, "subwords")]
-    found = done("vectors", "evaluate", *models, "--pairs", pairs, "--rare", "--json").json()["rows"]
-    alone = done("vectors", "evaluate", *models, "--pairs", kept, "--json").json()["rows"]
-    for all_pairs, few in zip(found, alone, strict=True):
+    rows_ = run_ok("vectors", "evaluate", *models, "--pairs", pairs, "--rare", "--json").json()["rows"]
+    alone = run_ok("vectors", "evaluate", *models, "--pairs", remaining, "--json").json()["rows"]
+    for all_pairs, few in zip(rows_, alone, strict=True):
         rare, expected = all_pairs["pairs"][0]["rare"], dict(few["pairs"][0])
         del expected["file"]
         assert rare == expected
@@ -64,22 +64,22 @@ def test_rare_words_of_every_method(corpus: Path, tmp_path: Path) -> None:
         assert (rare["spearman"] is None) == (all_pairs["method"] == "one-hot")
 
 
-def test_a_perfect_order_has_no_interval(tmp_path: Path) -> None:
+def test_perfect_rank_correlation_has_no_interval(tmp_path: Path) -> None:
     """Cosines √½, ½, 0 and −√½ with king, in the order of the scores."""
     court = write(tmp_path / "court.txt", "king 1 0 1\nman 1 0 0\nqueen 0 1 1\nwoman 0 1 0\ndoor -1 0 0\n")
     pairs = write(tmp_path / "pairs.txt", "king man 9\nking queen 7\nking woman 5\nking door 1\n")
-    judged = done("vectors", "evaluate", court, "--pairs", pairs, "--json").json()["rows"][0]["pairs"][0]
+    judged = run_ok("vectors", "evaluate", court, "--pairs", pairs, "--json").json()["rows"][0]["pairs"][0]
     assert (judged["spearman"], judged["low"], judged["high"]) == (1.0, None, None)
-    assert done("vectors", "evaluate", court, "--pairs", pairs).out.splitlines()[1].split()[-3:] == [
+    assert run_ok("vectors", "evaluate", court, "--pairs", pairs).out.splitlines()[1].split()[-3:] == [
         *("1.000", "-", "4/4")
     ]
 
 
-def test_no_neighbours_for_their_own_reason(corpus: Path, tmp_path: Path) -> None:
-    done("vectors", "train", corpus, "--method", "one-hot", "--out", tmp_path / "one-hot", *TINY)
+def test_missing_neighbors_have_a_reason(corpus: Path, tmp_path: Path) -> None:
+    run_ok("vectors", "train", corpus, "--method", "one-hot", "--out", tmp_path / "one-hot", *TINY)
     one_hot = "none: one-hot vectors have nothing in common\n"
-    assert done("vectors", "neighbors", tmp_path / "one-hot", "cat").out == one_hot
-    assert done("vectors", "analogy", tmp_path / "one-hot", "cat", "dog", "fish").out == one_hot
+    assert run_ok("vectors", "neighbors", tmp_path / "one-hot", "cat").out == one_hot
+    assert run_ok("vectors", "analogy", tmp_path / "one-hot", "cat", "dog", "fish").out == one_hot
     alone = write(tmp_path / "alone.txt", "cat 1 2\n")
-    assert done("vectors", "neighbors", alone, "cat").out == "none: there is no other word\n"
-    assert done("vectors", "analogy", alone, "cat", "cat", "cat").out == "none: there is no other word\n"
+    assert run_ok("vectors", "neighbors", alone, "cat").out == "none: there is no other word\n"
+    assert run_ok("vectors", "analogy", alone, "cat", "cat", "cat").out == "none: there is no other word\n"
