@@ -11,7 +11,7 @@ from cli.fork_server import forking
 
 ROOT = Path(__file__).parents[1]
 
-# No test fails for being slow on a busy machine; in CI the same examples come every time.
+# No test fails for being slow on a busy machine; in CI the examples are always the same.
 settings.register_profile(
     "chainrule", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
@@ -29,7 +29,7 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def quick_path() -> Iterator[str]:
-    """A PATH whose `chainrule` and `python -c` start without importing anything."""
+    """A PATH with fast-starting `chainrule` and `python -c`."""
     with forking() as path:
         yield path
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 CALLS = 3000
 SECONDS = 120.0
-"""How long a busy machine may leave the waiting thread without a processor."""
+"""How long the waiting thread may go without a processor on a busy machine."""
 
 
 def releases_lock(call: Callable[[], object], may_release: bool = True) -> bool:
-    """Whether another thread gets to run Python while this one does nothing but `call`, again and again.
+    """Whether another thread gets to run Python code while this one only repeats `call`.
 
     The interpreter is told never to take the lock from a running thread, so that a waiting thread runs only if
     the call itself releases it. A call that is expected to keep the lock (`may_release` is False) is tried CALLS

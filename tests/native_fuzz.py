@@ -30,7 +30,7 @@ from chainrule.errors import ChainruleError
 core: Any = system.load()
 ACCEPTED: tuple[type[Exception], ...] = (ChainruleError, TypeError, ValueError, OverflowError, IndexError)
 ACCEPTED += (MemoryError, OSError, RuntimeError)
-ACCEPTED += (AttributeError,)  # of an object that was never initialised
+ACCEPTED += (AttributeError,)  # raised by uninitialised objects
 MEMORY = 4 << 30
 WORDS = ["<unk>", "<s>", "</s>", "a", "b", "c", "longer-than-eight"]
 V = len(WORDS)
@@ -303,7 +303,7 @@ METHODS: dict[str, list[Arguments]] = {
     "feed": [{"": b"a b"}],
     "perplexity": [{"sentence": "a b"}],
 }
-# Not called: they end or replace the object as Python itself does.
+# Not called: they destroy or replace the object as Python itself does.
 LEFT_OUT = {
     "__class__",
     "__new__",
@@ -341,7 +341,7 @@ def shown_as(value: Any) -> str:
     is_plain = value is None or isinstance(value, bool | int | float | str | bytes | list | dict | tuple)
     try:
         return repr(value)[:80] if is_plain else type(value).__name__
-    except AttributeError:  # a container of an object that was never initialised
+    except AttributeError:  # a container of an uninitialised object
         return type(value).__name__
 
 
@@ -352,10 +352,10 @@ class Fuzzer:
         self.reached: set[str] = set()
 
     def call(self, what: str, function: Callable[..., Any], arguments: Arguments) -> Any:
-        shown = {name: shown_as(value) for name, value in arguments.items()}
+        output = {name: shown_as(value) for name, value in arguments.items()}
         self.log.seek(0)
         self.log.truncate()
-        self.log.write(f"{what} {shown}\n")
+        self.log.write(f"{what} {output}\n")
         self.log.flush()
         self.calls += 1
         self.reached.add(what)
@@ -365,10 +365,10 @@ class Fuzzer:
             return function(*by_position, **by_name)
         except ACCEPTED:
             self.refused += 1
-        except KeyError:  # of a callback, or of a dictionary that lacks a key
+        except KeyError:  # from a callback, or a missing dictionary key
             self.refused += 1
-        except Exception as error:  # what a callback raises in C++ is the same exception here
-            raise AssertionError(f"{what} {shown} raised {error!r}") from error
+        except Exception as error:  # an exception raised by a callback passes through C++ unchanged
+            raise AssertionError(f"{what} {output} raised {error!r}") from error
 
     def mutated(self, arguments: Arguments) -> Arguments:
         changed = dict(arguments)
@@ -386,7 +386,7 @@ class Fuzzer:
         return changed
 
     def use(self, thing: Any, owner: str) -> None:
-        """One method or property of an object."""
+        """Use one method or property of an object."""
         names = [name for name in dir(type(thing)) if name not in LEFT_OUT]
         name = self.rng.choice([n for n in names if not n.startswith("__")] * 4 + names)
         if name in ("__reduce__", "__reduce_ex__", "__setattr__", "__delattr__", "__sizeof__", "__format__"):
@@ -396,16 +396,16 @@ class Fuzzer:
             self.call(what, lambda: getattr(thing, name), {})
             return
         if name == "__init__" and owner in ("Model",):
-            return  # reads a file by any name that it is given
+            return  # reads a file of any given name
         arguments = self.mutated(arguments_of(self.pool, name, self.rng))
         self.call(what, lambda *a, **k: getattr(thing, name)(*a, **k), arguments)
 
     def round(self) -> None:
         if self.rng.random() < 0.4:
             function, arguments = self.rng.choice(functions(self.pool))
-            made = self.call(function.__name__, function, self.mutated(arguments))
-            for _ in range(4 if made is not None and type(made).__module__ == "chainrule._core" else 0):
-                self.use(made, type(made).__name__)
+            result = self.call(function.__name__, function, self.mutated(arguments))
+            for _ in range(4 if result is not None and type(result).__module__ == "chainrule._core" else 0):
+                self.use(result, type(result).__name__)
         else:
             pools = [self.pool.models, self.pool.kenlm, self.pool.states, self.pool.ngram_states]
             thing = self.rng.choice(self.rng.choice([*pools, self.pool.spellers, self.pool.broken]))
@@ -447,11 +447,11 @@ def together(pool: Pool) -> None:
 
 
 def main(seed: int, rounds: int, log: Path) -> None:
-    warnings.simplefilter("ignore")  # nanobind warns of objects that were never initialised
+    warnings.simplefilter("ignore")  # nanobind warns about uninitialised objects
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     with tempfile.TemporaryDirectory(prefix="chainrule-fuzz-") as place:
         fuzzer = Fuzzer(pool := Pool(Path(place)), seed, log.absolute())
-        os.chdir(place)  # where files go whose names are arguments
+        os.chdir(place)  # files named by arguments go here
         for _ in range(rounds):
             fuzzer.round()
         together(pool)

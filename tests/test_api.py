@@ -20,7 +20,7 @@ def small(tmp_path: Path) -> Path:
     return write(tmp_path / "english.txt", english())
 
 
-def test_the_lines_of_the_interface(toy: Path, tmp_path: Path) -> None:
+def test_documented_api_example(toy: Path, tmp_path: Path) -> None:
     model = chainrule.train("ngram", toy, order=3, smoothing="laplace", closed=True)
     score = model.score("i love mice")
     assert score.log_prob == pytest.approx(math.log(1 / 630), rel=1e-6)
@@ -33,19 +33,19 @@ def test_the_lines_of_the_interface(toy: Path, tmp_path: Path) -> None:
     assert model.evaluate(str(test)).bits_per_byte == model.evaluate([test]).bits_per_byte
     settings = {"strategy": "sample", "top_p": 0.9, "seed": 1, "max_tokens": 20}
     assert model.generate("i love", **settings) == model.generate("i love", **settings)
-    # Of seven words after i love, cats and dogs have 2/9.
+    # Of seven words after "i love", cats and dogs have 2/9.
     assert [token for token, _ in model.next("i love", top=2)] == ["cats", "dogs"]
     assert model.next("i love", top=1)[0][1] == pytest.approx(2 / 9, rel=1e-6)
 
 
-def test_mix_of_the_interface(small: Path, tmp_path: Path) -> None:
+def test_mix_example(small: Path, tmp_path: Path) -> None:
     a = chainrule.train("ngram", small, order=1, smoothing="laplace")
     b = chainrule.train("ngram", small, order=3, smoothing="laplace")
     chainrule.mix([a, b], held_out=write(tmp_path / "v.txt", english(20, seed=5))).save(tmp_path / "mix")
     assert chainrule.load(tmp_path / "mix").family == "mixture"
 
 
-def test_several_lines_are_one_text(toy: Path) -> None:
+def test_several_lines_are_scored_as_one_text(toy: Path) -> None:
     model = chainrule.train("ngram", toy, order=3, smoothing="laplace")
     both = model.score("i love mice\ncats chase")
     first, second = model.scores(["i love mice", "cats chase"])
@@ -55,7 +55,7 @@ def test_several_lines_are_one_text(toy: Path) -> None:
     assert list(model.scores([])) == []
 
 
-def test_any_number_of_lines_at_once(small: Path) -> None:
+def test_scores_of_many_lines_equal_single_scores(small: Path) -> None:
     for context in ("line", "stream"):
         model = chainrule.train("ngram", small, order=3, smoothing="laplace", context=context, min_count=20)
         lines = [*english(30, seed=4).splitlines(), "", "a zebra", "x" * 500]
@@ -70,17 +70,17 @@ def test_any_number_of_lines_at_once(small: Path) -> None:
         assert figures.oov == whole.oov > 0
 
 
-def test_scoring_is_stepping(small: Path) -> None:
-    """Each token's share is the probability that `next` gives it after the words before."""
+def test_score_equals_next_probabilities(small: Path) -> None:
+    """Each token's log-probability equals the one `next` gives after the preceding words."""
     model = chainrule.train("ngram", small, order=3, smoothing="laplace")
     words = ["the", "cat", "sees", "a", "dog"]
     score = model.score(" ".join(words))
     for place, token in enumerate(score.tokens):
-        found = dict(model.next(" ".join(words[:place]), top=1000))
-        assert found[token] == pytest.approx(math.exp(score.log_probs[place]), rel=1e-5)
+        result = dict(model.next(" ".join(words[:place]), top=1000))
+        assert result[token] == pytest.approx(math.exp(score.log_probs[place]), rel=1e-5)
 
 
-def test_the_text_in_memory_and_on_disk(small: Path) -> None:
+def test_text_in_memory_equals_text_on_disk(small: Path) -> None:
     settings: dict[str, Any] = {"order": 2, "smoothing": "laplace"}
     on_disk = chainrule.train("ngram", small, **settings)
     in_memory = chainrule.train("ngram", Corpus.from_lines(english().splitlines()), **settings)
@@ -91,21 +91,21 @@ def test_the_text_in_memory_and_on_disk(small: Path) -> None:
     assert on_disk.origin.fingerprint.sha256 == in_memory.origin.fingerprint.sha256
 
 
-def test_the_vocabulary_sees_the_training_text_alone(small: Path, tmp_path: Path) -> None:
+def test_vocabulary_uses_the_training_text_only(small: Path, tmp_path: Path) -> None:
     valid = write(tmp_path / "valid.txt", "a zebra\n")
     model = chainrule.train("ngram", small, valid=valid, order=2, smoothing="laplace")
     assert model.score("zebra").oov == 1
     assert model.metrics["valid_perplexity"] == pytest.approx(model.evaluate(valid).perplexity)
 
 
-def test_an_infinite_validation_is_left_out(toy: Path, tmp_path: Path) -> None:
+def test_infinite_validation_is_left_out(toy: Path, tmp_path: Path) -> None:
     valid = write(tmp_path / "valid.txt", "i love mice\n")
     model = chainrule.train("ngram", toy, valid=valid, order=3, smoothing="mle")
     assert "valid_perplexity" not in model.metrics
-    model.save(tmp_path / "m")  # an infinity would not be JSON
+    model.save(tmp_path / "m")  # infinity is not JSON
 
 
-def test_overlap_is_a_warning(tmp_path: Path) -> None:
+def test_train_test_overlap_causes_a_warning(tmp_path: Path) -> None:
     text = write(tmp_path / "t.txt", english(400))
     model = chainrule.train("ngram", text, order=2, smoothing="laplace")
     with pytest.warns(ChainruleWarning, match="about 100% of the lines"):
@@ -116,7 +116,7 @@ def test_overlap_is_a_warning(tmp_path: Path) -> None:
         model.evaluate(fresh)
 
 
-def test_a_discount_that_cannot_be_had_is_a_warning(toy: Path) -> None:
+def test_default_discounts_cause_a_warning(toy: Path) -> None:
     with pytest.warns(ChainruleWarning, match="discounts cannot be estimated from this text"):
         chainrule.train("ngram", toy, order=1)
 
@@ -133,41 +133,41 @@ def test_a_discount_that_cannot_be_had_is_a_warning(toy: Path) -> None:
         ({"min_count": 0}, "choose 1 or more"),
     ],
 )
-def test_wrong_settings(toy: Path, settings: dict[str, Any], reason: str) -> None:
+def test_invalid_settings_are_rejected(toy: Path, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         chainrule.train("ngram", toy, **settings)
 
 
-def test_what_is_made_of_models_does_not_learn_from_text(toy: Path) -> None:
+def test_mixtures_and_unknown_families_cannot_be_trained(toy: Path) -> None:
     with pytest.raises(ConfigError, match="made of models"):
         chainrule.train("mixture", toy)
     with pytest.raises(ConfigError, match="there is no family 'oracle'; choose one of ngram"):
         chainrule.train("oracle", toy)
 
 
-def test_a_finished_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
+def test_train_with_a_saved_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
     first = chainrule.train("ngram", toy, order=1, smoothing="laplace")
     first.save(tmp_path / "first")
     second = chainrule.train("ngram", small, order=2, smoothing="laplace", tokenizer=tmp_path / "first")
     assert second.tokenizer.to_json() == first.tokenizer.to_json()
-    assert second.score("the").oov == 1  # a word of the second text, not of the first
+    assert second.score("the").oov == 1  # a word of the second text only
     with pytest.raises(ConfigError, match="a finished tokenizer; min_count cannot be set"):
         resolve_tokenizer(tmp_path / "first", {"min_count": 2})
 
 
-def test_a_closed_vocabulary_and_a_text_beyond_it(toy: Path, small: Path, tmp_path: Path) -> None:
+def test_closed_tokenizer_rejects_unknown_training_words(toy: Path, small: Path, tmp_path: Path) -> None:
     chainrule.train("ngram", toy, order=1, smoothing="laplace", closed=True).save(tmp_path / "closed")
     with pytest.raises(ConfigError, match=r"the tokenizer does not know '(the|a|one)' of the training text"):
         chainrule.train("ngram", small, order=1, smoothing="laplace", tokenizer=tmp_path / "closed")
 
 
-def test_settings_are_dealt_out() -> None:
+def test_split_settings_by_tokenizer_and_family() -> None:
     tokenizer, family = split_settings({"min_count": 2, "order": 3, "lowercase": True, "k": 1.0})
     assert tokenizer == {"min_count": 2, "lowercase": True}
     assert family == {"order": 3, "k": 1.0}
 
 
-def test_mixing_needs_two_models_of_one_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
+def test_mix_requires_two_models_of_one_tokenizer(toy: Path, small: Path, tmp_path: Path) -> None:
     a = chainrule.train("ngram", toy, order=1, smoothing="laplace")
     b = chainrule.train("ngram", small, order=1, smoothing="laplace")
     with pytest.raises(VocabularyError, match="different tokenizers"):
@@ -178,45 +178,45 @@ def test_mixing_needs_two_models_of_one_tokenizer(toy: Path, small: Path, tmp_pa
         chainrule.mix([a, a], held_out=write(tmp_path / "empty.txt", ""))
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_raise_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         chainrule.load(tmp_path / "nowhere")
     with pytest.raises(NotFoundError):
         chainrule.train("ngram", tmp_path / "nowhere.txt")
 
 
-def test_an_empty_text_has_no_figures(toy: Path) -> None:
+def test_evaluating_an_empty_text_is_rejected(toy: Path) -> None:
     model = chainrule.train("ngram", toy, order=1, smoothing="laplace")
     with pytest.raises(InputError, match="the text is empty"):
         model.evaluate(Corpus.from_lines([]))
 
 
-def test_a_stream_of_pieces(toy: Path) -> None:
+def test_stream_yields_pieces_of_the_text(toy: Path) -> None:
     model = chainrule.train("ngram", toy, order=3, smoothing="mle")
     assert "".join(model.stream("cats")) == model.generate("cats").text == " chase mice"
     assert [str(g) for g in model.generate_several("", 2, strategy="greedy")] == ["i love cats"] * 2
 
 
-def test_a_validation_text_without_words_is_refused(toy: Path, tmp_path: Path) -> None:
+def test_validation_text_without_words_is_rejected(toy: Path, tmp_path: Path) -> None:
     for content in ("", "\n\n"):
         valid = write(tmp_path / "valid.txt", content)
         with pytest.raises(InputError, match="the validation text holds no words"):
             chainrule.train("ngram", toy, valid=valid)
 
 
-def test_a_recipe_is_followed_and_what_is_given_wins(tmp_path: Path) -> None:
+def test_recipe_is_applied_and_overridden(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a b c d\nb c d e\nc d e a\nrare\n" * 20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
-        made = chainrule.train("lstm", text, recipe="small-lstm", epochs=1, hidden=8, device="cpu")
-    assert (made.lm.context, made.tokenizer.config.min_count) == ("stream", 2)
-    assert (made.config.hidden, made.config.training.batch_size, made.config.training.epochs) == (8, 16, 1)
+        model = chainrule.train("lstm", text, recipe="small-lstm", epochs=1, hidden=8, device="cpu")
+    assert (model.lm.context, model.tokenizer.config.min_count) == ("stream", 2)
+    assert (model.config.hidden, model.config.batch_size, model.config.epochs) == (8, 16, 1)
     with pytest.raises(ConfigError, match="is for family 'lstm', not 'gru'"):
         chainrule.train("gru", text, recipe="small-lstm")
 
 
-def test_a_setting_of_another_family_is_named_as_such(tmp_path: Path) -> None:
+def test_setting_of_another_family_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a b c\n")
     with pytest.raises(ConfigError, match="'smoothing' is a setting of ngram, not of lstm"):
         chainrule.train("lstm", tmp_path / "text.txt", smoothing="katz")

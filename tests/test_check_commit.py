@@ -28,7 +28,7 @@ from tools.check_commit import check_history, clean_message, find_violations, ma
         "Merge branch 'a branch with a name that makes the subject longer than sixty characters'",
     ],
 )
-def test_accepted(message: str) -> None:
+def test_valid_commit_messages_are_accepted(message: str) -> None:
     assert find_violations(message) == []
 
 
@@ -46,9 +46,9 @@ def test_accepted(message: str) -> None:
         ("Fix it\nwithout a blank line", "second line"),
     ],
 )
-def test_refused(message: str, violation: str) -> None:
-    (found,) = find_violations(message)
-    assert violation in found
+def test_invalid_commit_messages_are_rejected(message: str, violation: str) -> None:
+    (message_,) = find_violations(message)
+    assert violation in message_
 
 
 def test_every_violation_is_reported() -> None:
@@ -60,7 +60,7 @@ def test_comments_and_the_diff_are_not_part_of_the_message() -> None:
     assert clean_message(edited) == "Add a test"
 
 
-def test_the_hook_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commit_hook_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "COMMIT_EDITMSG"
     path.write_text("Add a test\n\nBecause.\n# comment\n")
     assert main([str(path)]) == 0
@@ -71,7 +71,7 @@ def test_the_hook_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Three commits; the subject of the last one is wrong in two ways."""
+    """Three commits; the last subject is wrong in two ways."""
     git(tmp_path, "init", "--quiet")
     for subject in ("Begin", "Add a test\n\nBecause.", "Adding " + "x" * 60):
         git(tmp_path, "commit", "--quiet", "--allow-empty", "--no-verify", "--message", subject)
@@ -83,7 +83,7 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-def test_history(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_history(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check_history("HEAD~2", repository) == 1
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2
@@ -93,7 +93,7 @@ def test_history(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_a_clone_without_the_commit_is_not_checked(
+def test_clone_without_the_base_commit_is_not_checked(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder in (repository, tmp_path_factory.mktemp("no-repository")):

@@ -32,7 +32,7 @@ class Sample:
     limit: float | None = None
 
 
-def test_text_becomes_the_type_of_the_field() -> None:
+def test_strings_are_converted_to_field_types() -> None:
     settings = {"width": "3", "dropout": "0", "tie": "false", "name": "b", "prune": "0,0,1", "limit": "1e3"}
     assert build_config(Sample, settings, "model") == Sample(
         width=3, dropout=0.0, tie=False, name="b", prune=(0, 0, 1), limit=1000.0
@@ -40,7 +40,7 @@ def test_text_becomes_the_type_of_the_field() -> None:
     assert build_config(Sample, {"limit": "none", "dropout": 1}, "model") == Sample(limit=None, dropout=1.0)
 
 
-def test_a_wrong_name_is_answered_with_a_near_one() -> None:
+def test_unknown_setting_suggests_a_similar_name() -> None:
     with pytest.raises(ConfigError, match=r"\[model\] has no setting 'witdh'; did you mean 'width'\?"):
         build_config(Sample, {"witdh": 3}, "model")
     with pytest.raises(ConfigError, match="choose from width, dropout"):
@@ -61,17 +61,17 @@ def test_a_wrong_name_is_answered_with_a_near_one() -> None:
         ({"prune": 3}, "write it as a list"),
     ],
 )
-def test_a_wrong_value_is_named(settings: dict[str, object], message: str) -> None:
+def test_invalid_value_is_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build_config(Sample, settings, "model")
 
 
-def test_round_trip() -> None:
+def test_config_round_trips_through_json() -> None:
     config = Config(order=3, prune=(0, 0, 1))
     assert build_config(Config, to_json(config), "model") == config
 
 
-def test_toml(tmp_path: Path) -> None:
+def test_read_toml(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("[model]\norder = 3\n[tokenizer]\nkind = 'bpe'\n")
     assert read_toml(path) == {"model": {"order": 3}, "tokenizer": {"kind": "bpe"}}
@@ -89,7 +89,7 @@ def test_toml(tmp_path: Path) -> None:
         read_toml(tmp_path / "none.toml")
 
 
-def test_the_tables_of_a_file_are_what_it_chooses(tmp_path: Path) -> None:
+def test_overrides_from_toml_tables(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(
         "[recipe]\ntitle = 'told, not chosen'\n[model]\nlayers = 2\ntie = false\n"
@@ -103,12 +103,12 @@ def test_the_tables_of_a_file_are_what_it_chooses(tmp_path: Path) -> None:
     assert overrides_from_tables({}, path) == ConfigOverrides()
 
 
-def test_model_and_training_must_not_disagree() -> None:
+def test_model_and_training_tables_must_agree() -> None:
     with pytest.raises(ConfigError, match=r"a.toml: 'epochs' is 3 in \[model\] and 4 in \[training\]; keep one"):
         overrides_from_tables({"model": {"epochs": 3}, "training": {"epochs": 4}}, "a.toml")
 
 
-def test_choices_lie_over_each_other() -> None:
+def test_overrides_are_merged() -> None:
     below = ConfigOverrides(model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1})
     above = ConfigOverrides(model={"b": 2}, tokenizer={"kind": "char"}, run={"context": "stream"})
     assert below | above == ConfigOverrides(
@@ -116,10 +116,10 @@ def test_choices_lie_over_each_other() -> None:
     )
     assert below == ConfigOverrides(
         model={"a": 1, "b": 1}, tokenizer={"kind": "word"}, run={"seed": 1}
-    )  # as it was
+    )  # unchanged
 
 
-def test_a_run() -> None:
+def test_run_config() -> None:
     assert build_config(RunConfig, {}, "run") == RunConfig(context="line", seed=0)
     assert build_config(RunConfig, {"context": "stream", "seed": 7}, "run") == RunConfig(context="stream", seed=7)
     for wrong, message in (
@@ -131,7 +131,7 @@ def test_a_run() -> None:
             build_config(RunConfig, wrong, "run")
 
 
-def test_overrides() -> None:
+def test_parse_overrides() -> None:
     assert parse_overrides(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
     with pytest.raises(ConfigError, match="key=value"):
         parse_overrides(["order"])
@@ -152,7 +152,7 @@ def test_overrides() -> None:
         {"backoff": 0.0},
     ],
 )
-def test_ngram_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
+def test_ngram_settings_out_of_range_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         build_config(Config, wrong, "model")
 
@@ -180,14 +180,14 @@ def test_settings_are_merged_by_priority(tmp_path: Path) -> None:
     assert recipe.model == {"order": 2, "prune": "0"}
 
 
-def test_a_trained_tokenizer_replaces_the_one_of_the_recipe() -> None:
+def test_saved_tokenizer_replaces_the_recipe_s() -> None:
     recipe = ConfigOverrides(tokenizer={"kind": "char", "min_count": 2})
     for kind, tokenizer in (("runs/bpe", {"kind": "runs/bpe"}), ("word", {"kind": "word", "min_count": 2})):
         merged = merge_settings(recipe, options={"kind": kind}, tokenizer_config=TokenizerConfig)
         assert merged.tokenizer == tokenizer
 
 
-def test_pairs_do_not_set_the_run() -> None:
+def test_set_pairs_do_not_set_the_run() -> None:
     merged = merge_settings(pairs=["seed=1"], tokenizer_config=TokenizerConfig)
     assert (merged.run, merged.model) == ({}, {"seed": "1"})
 

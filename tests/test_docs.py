@@ -51,7 +51,7 @@ def tasks_folder(folder: Path) -> Path:
 
 @pytest.fixture
 def vectors_folder(folder: Path) -> Path:
-    """Judged pairs and analogies in words of the text."""
+    """Word similarity judgements and analogies over words of the text."""
     Path("pairs.tsv").write_text("cat\tdog\t8.5\nsees\tlikes\t6\nthe\ta\t7\ncat\ttoday\t1\nzebra\tcat\t5\n")
     Path("questions.txt").write_text(": animals\ncat dog fish mouse\n: gram1-words\nthe a cat dog\n")
     Path("vectors.txt").write_text("cat 0.1 -0.2 0.3 0.5\ndog -0.4 0.1 0.2 0.0\nfish 0.1 0.1 0.2 0.0\n")
@@ -80,7 +80,7 @@ def run_python(script: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_commands_works() -> None:
+def test_commands_page_examples_run() -> None:
     shell, *_, python = blocks("commands.md")
     run_shell(shell, 15)
     run_python(re.sub(r"^    ", "", python, flags=re.MULTILINE))
@@ -88,7 +88,7 @@ def test_every_line_of_the_commands_works() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tasks_folder")
-def test_every_line_of_the_tasks_works() -> None:
+def test_tasks_page_examples_run() -> None:
     run_shell(blocks("tasks.md")[0], 7)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "tasks.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)
@@ -97,14 +97,14 @@ def test_every_line_of_the_tasks_works() -> None:
 @pytest.mark.slow
 @pytest.mark.native
 @pytest.mark.usefixtures("vectors_folder")
-def test_every_line_of_the_vectors_works() -> None:
+def test_vectors_page_examples_run() -> None:
     run_shell(blocks("vectors.md")[0], 10)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "vectors.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)
 
 
 @pytest.mark.slow
-def test_every_line_of_the_contextual_works(folder: Path) -> None:
+def test_contextual_page_examples_run(folder: Path) -> None:
     shutil.copy(DOCS.parent / "tests" / "data" / "senses" / "bank.tsv", folder)
     words = (
         "cut -f2 bank.tsv > text.txt; chainrule pretrain lstm text.txt --hidden 16 --epochs 1 --out runs/encoder"
@@ -120,14 +120,14 @@ def test_every_line_of_the_contextual_works(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.native
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_ngram_page_works() -> None:
+def test_ngram_page_examples_run() -> None:
     run_shell(blocks("ngram.md")[0], 15)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "ngram.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)
 
 
 def wait_until_free(port: int) -> None:
-    """A server that was told to stop answers for a moment more."""
+    """A stopped server may still answer for a moment."""
     for _ in range(200):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -139,7 +139,7 @@ def wait_until_free(port: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_serve_page_works() -> None:
+def test_serve_page_examples_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     page = (DOCS / "serve.md").read_text(encoding="utf-8").replace("8080", str(port))
@@ -159,7 +159,7 @@ def test_every_line_of_the_serve_page_works() -> None:
 @pytest.mark.slow
 @pytest.mark.native
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_page_page_works() -> None:
+def test_web_page_examples_run() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     try:
@@ -174,7 +174,7 @@ def test_every_line_of_the_page_page_works() -> None:
 @pytest.mark.parametrize(
     ("page", "least"), [("filter.md", 14), ("complete.md", 7), ("rerank.md", 7), ("correct.md", 8)]
 )
-def test_every_line_of_filtering_and_completion_works(page: str, least: int) -> None:
+def test_application_pages_examples_run(page: str, least: int) -> None:
     run_shell(blocks(page)[0], least)
     (script,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     run_python(script)
@@ -182,8 +182,8 @@ def test_every_line_of_filtering_and_completion_works(page: str, least: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_every_line_of_the_clients_page_works() -> None:
-    # The packages it names are asked by tests/clients/serve.sh.
+def test_clients_page_examples_run() -> None:
+    # The packages it names are tested by tests/clients/serve.sh.
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     try:
@@ -192,7 +192,7 @@ def test_every_line_of_the_clients_page_works() -> None:
         run_shell("kill $(cat clients.pid) 2> /dev/null || true", 1)
 
 
-def test_tutorial(folder: Path) -> None:
+def test_tutorial_commands_run(folder: Path) -> None:
     """The commands of the tutorial, on a small text and without networks."""
     Path("novels.txt").write_text(english(400))
     winner = ""

@@ -14,14 +14,14 @@ from chainrule.text.corpus import Corpus
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_offers_what_the_table_promises(name: str) -> None:
+def test_every_family_has_the_required_attributes(name: str) -> None:
     module = families.get(name)
     for attribute in ("Config", "train", "files", "load", "parameters", "candidates", "facets"):
         assert hasattr(module, attribute), attribute
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_load_is_called_as_the_design_page_says(name: str) -> None:
+def test_load_signature_matches_the_design_page(name: str) -> None:
     page = (Path(__file__).parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
     (signature,) = re.findall(r"^ {4}load\((.*)\) -> model$", page, re.MULTILINE)
     assert list(inspect.signature(families.get(name).load).parameters) == signature.split(", ")
@@ -29,7 +29,7 @@ def test_load_is_called_as_the_design_page_says(name: str) -> None:
 
 
 class Plugin:
-    """A family of another package: the n-grams, with a `load` that fails in its own code."""
+    """A family of another package: n-grams with a `load` that fails in its own code."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(families.get("ngram"), name)
@@ -38,9 +38,7 @@ class Plugin:
         return len(3)  # type: ignore[arg-type]
 
 
-def test_an_error_in_the_code_of_a_plug_in_surfaces_as_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_in_plug_in_code_is_not_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_families.plugin", Plugin(), raising=False)
     monkeypatch.setitem(families.FAMILIES, "plugin", "test_families:plugin")
     model = chainrule.train("ngram", Corpus.from_lines(["a b", "b a"]), order=1, smoothing="laplace")
@@ -54,10 +52,10 @@ def test_an_error_in_the_code_of_a_plug_in_surfaces_as_itself(
         chainrule.load(tmp_path / "bad")
 
 
-def test_an_unknown_family_is_answered_with_those_there_are() -> None:
+def test_unknown_family_lists_the_valid_ones() -> None:
     with pytest.raises(ConfigError, match="no family 'lstmm'; choose one of ngram"):
         families.get("lstmm")
 
 
-def test_a_mixture_does_not_learn_from_text() -> None:
+def test_mixture_is_not_trainable() -> None:
     assert "mixture" not in families.trainable()

@@ -25,7 +25,7 @@ from chainrule.errors import ChainruleError
 from clients import brute_force
 
 # p: <unk> 0.1, a 0.4, b 0.3, </s> 0.2; p(a | <s>) = 0.7, weight(<s>) = 0.5; p(b | a) = 0.5, p(</s> | a) = 0.2,
-# weight(a) = 0.6; p(b | <s> a) = 0.6, weight(<s> a) = 0.8. What is not listed with weight has weight 1.
+# weight(a) = 0.6; p(b | <s> a) = 0.6, weight(<s> a) = 0.8. Entries without weight have weight 1.
 ARPA = """\\data\\
 ngram 1=5
 ngram 2=3
@@ -61,7 +61,7 @@ def log10(*probabilities: float) -> float:
     return sum(math.log10(p) for p in probabilities)
 
 
-def test_a_sentence_by_hand(arpa: Path) -> None:
+def test_kenlm_sentence_scores_worked_by_hand(arpa: Path) -> None:
     model = kenlm.Model(str(arpa))
     assert model.order == 3
     # p(a | <s>) p(b | <s> a) p(</s> | a b): no context is listed for the last
@@ -70,9 +70,9 @@ def test_a_sentence_by_hand(arpa: Path) -> None:
     assert model.score("a b", bos=False, eos=False) == pytest.approx(log10(0.4, 0.5), abs=1e-5)
     # weight(<s>) p(<unk>), then p(a), then weight(a) of p(a | a)
     expected = [(log10(0.5, 0.1), 1, True), (log10(0.4), 1, False), (log10(0.6, 0.4), 1, False)]
-    found = list(model.full_scores("zebra a a", eos=False))
-    assert [answer[1:] for answer in found] == [answer[1:] for answer in expected]
-    assert_allclose([answer[0] for answer in found], [answer[0] for answer in expected], atol=1e-5)
+    result = list(model.full_scores("zebra a a", eos=False))
+    assert [answer[1:] for answer in result] == [answer[1:] for answer in expected]
+    assert_allclose([answer[0] for answer in result], [answer[0] for answer in expected], atol=1e-5)
     assert model.perplexity("a b") == pytest.approx((0.7 * 0.6 * 0.2) ** (-1 / 3), rel=1e-5)
 
 
@@ -80,14 +80,16 @@ def test_a_sentence_by_hand(arpa: Path) -> None:
     ("suffix", "compress"),
     [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress), (".zst", zstandard.compress)],
 )
-def test_packed_arpa_files(arpa: Path, tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]) -> None:
-    """Those that docs/kenlm.md names."""
+def test_kenlm_reads_compressed_arpa_files(
+    arpa: Path, tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    """The formats that docs/kenlm.md names."""
     packed = tmp_path / f"packed.arpa{suffix}"
     packed.write_bytes(compress(arpa.read_bytes()))
     assert kenlm.Model(str(packed)).score("a b") == kenlm.Model(str(arpa)).score("a b")
 
 
-def test_states_by_hand(arpa: Path) -> None:
+def test_kenlm_states_worked_by_hand(arpa: Path) -> None:
     model = kenlm.Model(arpa)
     begin, one, two = kenlm.State(), kenlm.State(), kenlm.State()
     model.BeginSentenceWrite(begin)
@@ -96,7 +98,7 @@ def test_states_by_hand(arpa: Path) -> None:
     assert (answer.ngram_length, answer.oov) == (3, False)
     assert answer.log_prob == pytest.approx(log10(0.6), abs=1e-5)
     assert repr(answer).startswith("FullScoreReturn(-0.22")
-    # nothing continues `b`: what follows is as after nothing
+    # nothing continues `b`: the state equals the null context
     empty = kenlm.State()
     model.NullContextWrite(empty)
     assert two == empty == kenlm.State()
@@ -104,11 +106,11 @@ def test_states_by_hand(arpa: Path) -> None:
     assert two != one
     assert (one < two) != (two < one)
     assert copy.copy(one) == copy.deepcopy(one) == one
-    model.BaseScore(one, "b", one)  # onto itself
+    model.BaseScore(one, "b", one)  # in place
     assert one == two
 
 
-def test_words_are_text_or_bytes(arpa: Path) -> None:
+def test_kenlm_words_are_text_or_bytes(arpa: Path) -> None:
     model = kenlm.Model(bytes(arpa))
     assert "a" in model
     assert b"a" in model
@@ -124,7 +126,7 @@ def test_words_are_text_or_bytes(arpa: Path) -> None:
         model.BaseScore(state, None, out)  # type: ignore[arg-type]
 
 
-def test_the_model_as_an_object(arpa: Path) -> None:
+def test_kenlm_model_attributes_and_pickling(arpa: Path) -> None:
     model = kenlm.LanguageModel(str(arpa), kenlm.Config())
     assert model.path == bytes(arpa.resolve())
     assert repr(model) == "<Model from b'small.arpa'>"
@@ -133,7 +135,7 @@ def test_the_model_as_an_object(arpa: Path) -> None:
     assert again.score("a b") == model.score("a b")
 
 
-def test_what_cannot_be_opened_is_an_os_error(tmp_path: Path, toy: Path) -> None:
+def test_kenlm_raises_os_error_for_unreadable_files(tmp_path: Path, toy: Path) -> None:
     binary = tmp_path / "lm.binary"
     binary.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
     for path, message in [
@@ -146,11 +148,11 @@ def test_what_cannot_be_opened_is_an_os_error(tmp_path: Path, toy: Path) -> None
             kenlm.Model(str(path))
 
 
-def test_without_unk_an_unknown_word_costs_a_hundred(tmp_path: Path) -> None:
+def test_kenlm_unknown_word_without_unk_costs_100(tmp_path: Path) -> None:
     path = tmp_path / "closed.arpa"
     path.write_text(ARPA.replace("-1\t<unk>\n", "").replace("ngram 1=5", "ngram 1=4"))
     model = kenlm.Model(str(path))
-    # weight(<s>), then as after nothing: p(a) p(</s> | a)
+    # weight(<s>), then from the null context: p(a) p(</s> | a)
     expected = -100 + log10(0.5, 0.4, 0.2)
     log_prob, length, is_unknown = next(model.full_scores("zebra"))
     assert log_prob == pytest.approx(-100 + log10(0.5), abs=1e-4)
@@ -160,20 +162,20 @@ def test_without_unk_an_unknown_word_costs_a_hundred(tmp_path: Path) -> None:
     assert_allclose(model.full_score_sentences(["a", "zebra"], threads=1).log_prob[2], log_prob, rtol=1e-6)
 
 
-def test_many_sentences_at_once(arpa: Path, tmp_path: Path) -> None:
+def test_kenlm_scores_many_sentences_at_once(arpa: Path, tmp_path: Path) -> None:
     model = kenlm.Model(str(arpa))
     sentences = ["a b", "", "zebra  a\ta\n", "b\na </s> b"] * 200
     for bos, eos in [(True, True), (False, True), (True, False), (False, False)]:
         expected = [model.score(sentence, bos, eos) for sentence in sentences]
         for threads in (1, 3):
             assert_allclose(model.score_sentences(sentences, bos, eos, threads), expected, rtol=1e-12)
-        found = model.full_score_sentences(sentences, bos, eos)
+        result = model.full_score_sentences(sentences, bos, eos)
         one_by_one = [list(model.full_scores(sentence, bos, eos)) for sentence in sentences]
-        assert found.ends.tolist() == np.cumsum([len(answers) for answers in one_by_one]).tolist()
+        assert result.ends.tolist() == np.cumsum([len(answers) for answers in one_by_one]).tolist()
         flat = [answer for answers in one_by_one for answer in answers]
-        assert_allclose(found.log_prob, [answer[0] for answer in flat], rtol=1e-6)
-        assert found.ngram_length.tolist() == [answer[1] for answer in flat]
-        assert found.oov.tolist() == [answer[2] for answer in flat]
+        assert_allclose(result.log_prob, [answer[0] for answer in flat], rtol=1e-6)
+        assert result.ngram_length.tolist() == [answer[1] for answer in flat]
+        assert result.oov.tolist() == [answer[2] for answer in flat]
     file = tmp_path / "lines.txt"
     file.write_text("a b\nzebra a\n")
     assert_allclose(model.score_file(file), [model.score("a b"), model.score("zebra a")], rtol=1e-12)
@@ -211,13 +213,13 @@ ngram 4=1
 
 
 @pytest.mark.parametrize("words", [1, 5, 380, *range(760, 772), 1530, 1534, 5000])
-def test_long_sentences_over_a_missing_suffix(tmp_path: Path, words: int) -> None:
+def test_kenlm_long_sentences_over_a_missing_suffix(tmp_path: Path, words: int) -> None:
     path = tmp_path / "gap.arpa"
     path.write_text(GAP)
     model = kenlm.Model(path)
     for end in ("a b c", "a b c d", "a b d c"):
         sentence = "d " * words + end
-        by_word = [found[0] for found in model.full_scores(sentence)]
+        by_word = [actual[0] for actual in model.full_scores(sentence)]
         # d first: -1.4 - 0.1; then -1.4 - 0.5 each; a after d: -1.1 - 0.5; b: -0.5; c: -0.25; </s>: -0.125
         if end == "a b c":
             assert sum(by_word) == pytest.approx(-1.5 - 1.9 * (words - 1) - 1.6 - 0.5 - 0.25 - 0.125, rel=1e-6)
@@ -225,7 +227,7 @@ def test_long_sentences_over_a_missing_suffix(tmp_path: Path, words: int) -> Non
         assert model.score_sentences(["d", sentence, "a b c"])[1] == pytest.approx(sum(by_word), abs=1e-6)
 
 
-def test_lines_of_a_file_are_sentences(arpa: Path, tmp_path: Path) -> None:
+def test_kenlm_file_lines_are_sentences(arpa: Path, tmp_path: Path) -> None:
     model = kenlm.Model(arpa)
     lines = ["a b", "a\vb", "b\fa", "", " a  x"]
     text = tmp_path / "text.txt"
@@ -237,7 +239,7 @@ def test_lines_of_a_file_are_sentences(arpa: Path, tmp_path: Path) -> None:
         model.score_file(text)
 
 
-def test_an_impossible_word_costs_a_hundred_whatever_the_weights(tmp_path: Path) -> None:
+def test_kenlm_impossible_word_costs_100(tmp_path: Path) -> None:
     chainrule.train("ngram", chainrule_lines(tmp_path), order=3, smoothing="mle").save(tmp_path / "mle")
     assert kenlm.Model(tmp_path / "mle").score("c a") == -300  # c after <s>, a after c, </s> after a
 
@@ -248,7 +250,7 @@ def chainrule_lines(folder: Path) -> Path:
     return path
 
 
-def test_every_line_of_the_page_works(arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kenlm_page_examples_run(arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arpa.rename("model.arpa")
     Path("test.txt").write_text("a b\nb a\n")
@@ -256,18 +258,18 @@ def test_every_line_of_the_page_works(arpa: Path, tmp_path: Path, monkeypatch: p
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
     known: dict[str, Any] = {}
     exec(block, known)
-    # `</s>` with each of three words
+    # `</s>` after each of three words
     assert known["scores"].ends.tolist() == [4]
 
 
 @given(
     lines=st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=7), min_size=3, max_size=12),
-    asked=st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "e", "zebra", "</s>"]), max_size=6), max_size=5),
+    queries=st.lists(st.lists(st.sampled_from(["a", "b", "c", "d", "e", "zebra", "</s>"]), max_size=6), max_size=5),
     order=st.integers(1, 5),
 )
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
-def test_every_answer_is_what_the_arpa_file_says(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], asked: list[list[str]], order: int
+def test_kenlm_scores_equal_the_arpa_definition(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]], queries: list[list[str]], order: int
 ) -> None:
     folder = tmp_path_factory.mktemp("arpa")
     (folder / "text").write_text("".join(" ".join(line) + "\n" for line in lines))
@@ -278,27 +280,27 @@ def test_every_answer_is_what_the_arpa_file_says(
     for name in ("own.arpa", "own.arpa.gz", "own", "own/model.ngram"):
         model = kenlm.Model(folder / name)
         states: list[tuple[kenlm.State, brute_force.State]] = []
-        for words in [*asked, *lines]:
-            state, wanted = kenlm.State(), brute_force.State()
+        for words in [*queries, *lines]:
+            state, expected_ = kenlm.State(), brute_force.State()
             model.BeginSentenceWrite(state)
-            expected.BeginSentenceWrite(wanted)
+            expected.BeginSentenceWrite(expected_)
             for word in words:
                 out, wanted_out = kenlm.State(), brute_force.State()
                 answer = model.BaseScore(state, word, out)
-                assert answer == pytest.approx(expected.BaseScore(wanted, word, wanted_out), abs=1e-5)
-                state, wanted = out, wanted_out
-                states.append((state, wanted))
+                assert answer == pytest.approx(expected.BaseScore(expected_, word, wanted_out), abs=1e-5)
+                state, expected_ = out, wanted_out
+                states.append((state, expected_))
             sentence = " ".join(words)
-            for found, said in zip(model.full_scores(sentence), expected.full_scores(sentence), strict=True):
-                assert found[0] == pytest.approx(said[0], abs=1e-5)
-                assert found[1:] == said[1:]
+            for actual, message in zip(model.full_scores(sentence), expected.full_scores(sentence), strict=True):
+                assert actual[0] == pytest.approx(message[0], abs=1e-5)
+                assert actual[1:] == message[1:]
         for one, wanted_one in states:
             for other, wanted_other in states:
                 assert (one == other) == (wanted_one == wanted_other)
 
 
-def test_states_belong_to_their_model(arpa: Path, tmp_path: Path) -> None:
-    """A state points at rows of its model, so another refuses it; one that has read nothing fits all."""
+def test_kenlm_states_belong_to_their_model(arpa: Path, tmp_path: Path) -> None:
+    """A state refers to rows of its model, so another model rejects it; a null state fits all."""
     other_file = tmp_path / "other.arpa"
     lines = ARPA.replace("ngram 2=3", "ngram 2=0").replace("ngram 3=1", "ngram 3=0").splitlines()
     other_file.write_text(
@@ -318,10 +320,10 @@ def test_states_belong_to_their_model(arpa: Path, tmp_path: Path) -> None:
                 stranger.BaseScore(state, "b", out)
             with pytest.raises(ChainruleError, match="the state comes from another model"):
                 stranger.BaseFullScore(copy.copy(state), "b", out)
-    assert out == kenlm.State()  # untouched by what was refused
+    assert out == kenlm.State()  # unchanged by the rejected call
     empty = kenlm.State()
     model.NullContextWrite(after)
     assert after == empty
     assert other.BaseScore(after, "a", out) == pytest.approx(log10(0.4), abs=1e-5)
-    other.BeginSentenceWrite(begin)  # a state may be used again, with any model
+    other.BeginSentenceWrite(begin)  # a state may be reused with any model
     assert math.isfinite(other.BaseScore(begin, "b", out))

@@ -1,6 +1,6 @@
-"""The lessons are true: each page's blocks are run in order, print what stands there and draw its pictures.
+"""Lessons: the code blocks of each page run in order, print the shown output and draw its pictures.
 
-A page runs in a folder of its own, with one Python namespace. `CHAINRULE_REDRAW=1` replaces the pictures in
+A page runs in its own folder with one Python namespace. `CHAINRULE_REDRAW=1` replaces the pictures in
 docs/lessons/images by those just drawn.
 """
 
@@ -39,13 +39,13 @@ def read(page: Path) -> str:
 
 
 def seconds(page: Path) -> int:
-    """How long the page says it takes."""
-    said = SECONDS.search(read(page))
-    return int(said[1]) if said else 0
+    """The duration stated on the page."""
+    message = SECONDS.search(read(page))
+    return int(message[1]) if message else 0
 
 
 def run_console(block: str, page: str) -> None:
-    """Each command of a block; what it prints is compared where the page shows it, `…` standing for anything."""
+    """Run each command of a block; compare its output where the page shows it (`…` matches anything)."""
     steps = STEP.findall(block)
     assert steps, f"{page}: a console block has no line that begins with $"
     for lines, expected in steps:
@@ -53,8 +53,8 @@ def run_console(block: str, page: str) -> None:
         words = ["bash", "-c", f"set -o pipefail; {command}"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or "| head" in command, f"{page}: {command}{done.stderr}"
-        wanted = expected.replace("…", "...")
-        is_shown = doctest.OutputChecker().check_output(wanted, done.stdout, doctest.ELLIPSIS)
+        expected_ = expected.replace("…", "...")
+        is_shown = doctest.OutputChecker().check_output(expected_, done.stdout, doctest.ELLIPSIS)
         assert not expected.strip() or is_shown, f"{page}: {command}expected\n{expected}got\n{done.stdout}"
 
 
@@ -65,16 +65,16 @@ def run_python(block: str, page: str, namespace: dict[str, Any]) -> None:
         return
     examples = doctest.DocTestParser().get_examples(block, page)
     test = doctest.DocTest(examples, {}, page, page, 0, block)
-    test.globs = namespace  # the constructor copies what it is given
+    test.globs = namespace  # the constructor copies its argument
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF, verbose=False)
-    found = runner.run(test, out=report.append, clear_globs=False)
-    assert found.attempted
-    assert found.failed == 0, "".join(report)
+    result = runner.run(test, out=report.append, clear_globs=False)
+    assert result.attempted
+    assert result.failed == 0, "".join(report)
 
 
 def texts(picture: Path) -> list[str]:
-    """The title, the description and every label of a picture, in the order they are drawn."""
+    """Title, description and all labels of a picture, in drawing order."""
     root = ElementTree.parse(picture).getroot()
     assert root.tag == f"{SVG}svg"
     assert root.get("role") == "img"
@@ -82,11 +82,11 @@ def texts(picture: Path) -> list[str]:
         assert root.findtext(f"{SVG}{name}"), f"{picture.name} has no {name}"
     style = root.findtext(f"{SVG}style") or ""
     assert "prefers-color-scheme" in style, f"{picture.name} has no paper and ink of its own: see standalone()"
-    shown = {f"{SVG}{name}" for name in ("title", "desc", "text")}
-    return ["".join(element.itertext()) for element in root.iter() if element.tag in shown]
+    output = {f"{SVG}{name}" for name in ("title", "desc", "text")}
+    return ["".join(element.itertext()) for element in root.iter() if element.tag in output]
 
 
-def test_the_warnings_that_lesson_3_quotes_are_printed() -> None:
+def test_warnings_quoted_in_lesson_3_are_printed() -> None:
     page = " ".join(read(LESSONS / "03-smoothing.md").split())
     (corpus,) = re.findall(r"cat > corpus.txt << END\n(.*?)> END", read(LESSONS / "03-smoothing.md"), re.DOTALL)
     lines = Corpus.from_lines([line.removeprefix("> ") for line in corpus.splitlines()])
@@ -100,7 +100,7 @@ def test_the_warnings_that_lesson_3_quotes_are_printed() -> None:
 @pytest.mark.parametrize(
     "page", [pytest.param(p, marks=[pytest.mark.slow] if seconds(p) > 2 else [], id=p.stem) for p in PAGES]
 )
-def test_a_lesson_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_path: str) -> None:
+def test_lesson_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_path: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", quick_path)
     monkeypatch.setenv("TERM", "dumb")
@@ -122,7 +122,7 @@ def test_a_lesson_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lesson_has_all_its_parts(name: str) -> None:
+def test_lesson_has_all_its_sections(name: str) -> None:
     text = read(LESSONS / name)
     assert text.startswith("# ")
     assert [text.count(f"\n{section}\n") for section in SECTIONS] == [1] * len(SECTIONS)
@@ -133,17 +133,17 @@ def test_a_lesson_has_all_its_parts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, "README.md"])
-def test_the_links_lead_somewhere(name: str) -> None:
+def test_lesson_links_exist(name: str) -> None:
     links = [link for link in LINK.findall(read(LESSONS / name)) if "://" not in link]
     assert links
     assert [link for link in links if not (LESSONS / link).exists()] == []
 
 
-def test_the_index_names_every_lesson_in_order() -> None:
+def test_lesson_index_is_complete_and_ordered() -> None:
     listed = re.findall(r"\]\((\d\d-[^)]+\.md)\)", read(LESSONS / "README.md"))
     assert listed == NAMES
 
 
-def test_every_picture_is_shown() -> None:
-    shown = {name for page in PAGES for _, name in PICTURE.findall(read(page))}
-    assert {path.name for path in (LESSONS / "images").iterdir()} == shown
+def test_every_lesson_picture_is_used() -> None:
+    output = {name for page in PAGES for _, name in PICTURE.findall(read(page))}
+    assert {path.name for path in (LESSONS / "images").iterdir()} == output

@@ -34,32 +34,32 @@ def encoded(ids: list[int] | np.ndarray[tuple[int], np.dtype[np.int64]]) -> Enco
     return EncodedText(ids=np.array(ids), eos=V.eos, unk=V.unk, words=0, characters=0, bytes=1)
 
 
-def test_weights_of_two_outcomes() -> None:
+def test_em_weights_of_two_outcomes() -> None:
     # q(a) = 0.2 + 0.6 λ; two a and one b are most probable at q(a) = 2/3, so λ = 7/9.
     p = np.array([[0.8, 0.2, 0.8], [0.2, 0.8, 0.2]])
     assert_allclose(em_weights(np.log(p)), [7 / 9, 2 / 9], atol=1e-5)
 
 
-def test_weights_of_three_models_that_know_one_word_each() -> None:
-    # λ is then how often each word stands there: 5, 3 and 2 of 10.
+def test_em_weights_of_models_that_know_one_word_each() -> None:
+    # λ is then the relative frequency of each word: 5, 3 and 2 of 10.
     truth = np.repeat([0, 1, 2], [5, 3, 2])
     with np.errstate(divide="ignore"):
         log_p = np.log(np.equal.outer(np.arange(3), truth).astype(float))
     assert_allclose(em_weights(log_p), [0.5, 0.3, 0.2], atol=1e-9)
 
 
-def test_weights_at_the_edge() -> None:
+def test_em_weights_at_the_boundary() -> None:
     p = np.array([[0.5, 0.5, 0.5], [0.1, 0.2, 0.3]])  # the first is always better
     assert_allclose(em_weights(np.log(p)), [1, 0], atol=1e-6)
-    assert_allclose(em_weights(np.log(p[[0, 0]])), [0.5, 0.5])  # and no one where they are the same
+    assert_allclose(em_weights(np.log(p[[0, 0]])), [0.5, 0.5])  # equal models keep equal weights
 
 
-def test_small_probabilities_do_not_vanish() -> None:
-    log_p = np.log([[0.8, 0.2, 0.8], [0.2, 0.8, 0.2]]) - 5000  # exp would be 0
+def test_em_weights_of_tiny_probabilities() -> None:
+    log_p = np.log([[0.8, 0.2, 0.8], [0.2, 0.8, 0.2]]) - 5000  # exp would underflow
     assert_allclose(em_weights(log_p), [7 / 9, 2 / 9], atol=1e-5)
 
 
-def test_a_token_that_none_predicts_has_no_say() -> None:
+def test_em_weights_ignore_impossible_tokens() -> None:
     log_p = np.log([[0.8, 0.2, 0.8], [0.2, 0.8, 0.2]])
     impossible = np.full((2, 1), -np.inf)
     assert_allclose(em_weights(np.hstack([impossible, log_p])), [7 / 9, 2 / 9], atol=1e-5)
@@ -67,15 +67,15 @@ def test_a_token_that_none_predicts_has_no_say() -> None:
         em_weights(impossible)
 
 
-def test_the_mixture_is_the_weighted_sum() -> None:
+def test_mixture_is_the_weighted_sum() -> None:
     parts = (component(TEXTS[0], 2), component(TEXTS[1], 3))
     mixed = Mixture(parts, (0.25, 0.75), V)
-    one, other = (np.exp(token_log_probs(part.lm, encoded(HELD_OUT))) for part in parts)
-    assert_allclose(np.exp(token_log_probs(mixed, encoded(HELD_OUT))), 0.25 * one + 0.75 * other, rtol=1e-9)
+    first, second = (np.exp(token_log_probs(part.lm, encoded(HELD_OUT))) for part in parts)
+    assert_allclose(np.exp(token_log_probs(mixed, encoded(HELD_OUT))), 0.25 * first + 0.75 * second, rtol=1e-9)
 
 
 @pytest.mark.parametrize("contexts", [("line", "line"), ("line", "stream"), ("stream", "stream")])
-def test_score_and_step_agree_and_sum_to_one(contexts: tuple[Context, Context]) -> None:
+def test_mixture_score_and_step_agree_and_sum_to_one(contexts: tuple[Context, Context]) -> None:
     parts = tuple(component(list(text), 3, context) for text, context in zip(TEXTS, contexts, strict=True))
     mixed = fit(parts, encoded(HELD_OUT), V)
     assert mixed.context == ("stream" if "stream" in contexts else "line")
@@ -91,8 +91,8 @@ def test_score_and_step_agree_and_sum_to_one(contexts: tuple[Context, Context]) 
     assert_allclose(stepped, token_log_probs(mixed, encoded(HELD_OUT)), rtol=1e-6)
 
 
-def test_each_component_keeps_its_own_rule() -> None:
-    """In a stream the line model still begins anew at `</s>`."""
+def test_mixture_components_keep_their_context_rule() -> None:
+    """In a stream the line model still restarts at `</s>`."""
     parts = (component(TEXTS[0], 3, "line"), component(TEXTS[1], 3, "stream"))
     alone = [token_log_probs(part.lm, encoded(HELD_OUT)) for part in parts]
     for weights, expected in (((1.0, 0.0), alone[0]), ((0.0, 1.0), alone[1])):
@@ -100,7 +100,7 @@ def test_each_component_keeps_its_own_rule() -> None:
     assert not np.allclose(alone[0], alone[1])
 
 
-def test_states_are_chosen_by_row() -> None:
+def test_mixture_state_select_reorders_rows() -> None:
     mixed = Mixture((component(TEXTS[0], 2), component(TEXTS[1], 3)), (0.5, 0.5), V)
     _, state = mixed.step(mixed.start(2), np.array([V.bos, V.bos]))
     both, after = mixed.step(state, np.array([1, 2]))
@@ -112,7 +112,7 @@ def test_states_are_chosen_by_row() -> None:
     assert both.shape == (2, V.size)
 
 
-def test_a_score_in_the_mix_makes_it_one() -> None:
+def test_mixture_with_an_unnormalised_model_is_unnormalised() -> None:
     parts = (component(TEXTS[0], 2), Component("ngram", NgramConfig(), component(TEXTS[1], 2).lm))
     assert Mixture(parts, (0.5, 0.5), V).is_normalized
     tables = estimate(count(np.array(TEXTS[0]), 2, V), NgramConfig(order=2, smoothing="stupid-backoff"))
@@ -121,14 +121,14 @@ def test_a_score_in_the_mix_makes_it_one() -> None:
 
 
 @pytest.mark.parametrize("weights", [(), (1.0,), (0.5, 0.6), (1.5, -0.5), (math.nan, 0.5)])
-def test_weights_that_are_no_distribution(weights: tuple[float, ...]) -> None:
+def test_invalid_mixture_weights_are_rejected(weights: tuple[float, ...]) -> None:
     saved = mixture_config(Mixture((component(TEXTS[0], 1), component(TEXTS[1], 1)), (0.5, 0.5), V))
     with pytest.raises(ConfigError, match="one weight a component, summing to 1"):
         Config(weights=weights, components=saved.components)
 
 
-def test_a_corner_is_reached_exactly() -> None:
-    # The first model is the better at every token: λ = 1, which EM alone nears like 1/iterations.
+def test_em_weights_reach_a_corner_exactly() -> None:
+    # The first model is better at every token: λ = 1, which EM alone approaches like 1/iterations.
     p = np.array([[0.5, 0.5, 0.5001], [0.5, 0.5, 0.5]])
-    found = em_weights(np.log(p))
-    assert np.log(found @ p).sum() >= np.log(p[0]).sum() - 1e-12
+    weights = em_weights(np.log(p))
+    assert np.log(weights @ p).sum() >= np.log(p[0]).sum() - 1e-12

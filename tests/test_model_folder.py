@@ -21,7 +21,7 @@ from chainrule.storage import verified_dir
 from chainrule.storage.provenance import Origin
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.tokenizer import load_tokenizer, save_tokenizer
-from cli.command import english, refused, write
+from cli.command import english, run_error, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
 
@@ -48,18 +48,18 @@ def mixed(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
     return path
 
 
-def same_scores(first: Model, second: Model) -> None:
-    for one, other in zip(first.scores(LINES), second.scores(LINES), strict=True):
-        assert one == other  # to the last bit: tokens, log-probabilities, spellings
+def assert_same_scores(first: Model, second: Model) -> None:
+    for expected, actual in zip(first.scores(LINES), second.scores(LINES), strict=True):
+        assert expected == actual  # exactly: tokens, log-probabilities, spellings
 
 
 @pytest.mark.parametrize("context", ["line", "stream"])
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-def test_what_is_saved_is_what_is_loaded(tmp_path: Path, text: Path, smoothing: str, context: Any) -> None:
+def test_ngram_model_round_trips(tmp_path: Path, text: Path, smoothing: str, context: Any) -> None:
     model = chainrule.train("ngram", text, order=3, smoothing=smoothing, min_count=2, context=context)
     model.save(tmp_path / "m")
     loaded = chainrule.load(tmp_path / "m")
-    same_scores(model, loaded)
+    assert_same_scores(model, loaded)
     assert loaded.config == model.config
     assert loaded.lm.context == context
     assert loaded.lm.is_normalized == model.lm.is_normalized == (smoothing != "stupid-backoff")
@@ -69,30 +69,30 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path, text: Path, smoothing: 
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe", "wordpiece", "unigram"])
-def test_with_every_tokenizer(tmp_path: Path, text: Path, tokenizer: str) -> None:
+def test_model_round_trips_with_every_tokenizer(tmp_path: Path, text: Path, tokenizer: str) -> None:
     model = chainrule.train("ngram", text, order=3, smoothing="witten-bell", tokenizer=tokenizer, lowercase=True)
     model.save(tmp_path / "m")
     loaded = chainrule.load(tmp_path / "m")
-    same_scores(model, loaded)
+    assert_same_scores(model, loaded)
     assert loaded.tokenizer.config == model.tokenizer.config
     assert (loaded.speller is None) == (tokenizer in ("byte", "bpe", "unigram"))
 
 
-def test_pruned(tmp_path: Path, text: Path) -> None:
+def test_pruned_model_round_trips(tmp_path: Path, text: Path) -> None:
     model = chainrule.train("ngram", text, order=3, smoothing="witten-bell", prune=(0, 0, 1))
     model.save(tmp_path / "m")
-    same_scores(model, chainrule.load(tmp_path / "m"))
+    assert_same_scores(model, chainrule.load(tmp_path / "m"))
     assert chainrule.load(tmp_path / "m").config.prune == (0, 0, 1)
 
 
-def test_a_mixture(tmp_path: Path, mixed: Path) -> None:
+def test_mixture_round_trips(tmp_path: Path, mixed: Path) -> None:
     model = chainrule.load(mixed)
     model.save(tmp_path / "again")
-    same_scores(model, chainrule.load(tmp_path / "again"))
+    assert_same_scores(model, chainrule.load(tmp_path / "again"))
     assert chainrule.load(tmp_path / "again").config == model.config
 
 
-def test_where_it_comes_from_is_kept(tmp_path: Path, text: Path) -> None:
+def test_origin_is_saved(tmp_path: Path, text: Path) -> None:
     model = chainrule.train("ngram", text, order=2, smoothing="laplace", seed=7, command="as typed")
     model.save(tmp_path / "m")
     origin = chainrule.load(tmp_path / "m").origin
@@ -105,13 +105,13 @@ def test_where_it_comes_from_is_kept(tmp_path: Path, text: Path) -> None:
     assert np.array_equal(origin.fingerprint.sketch, model.origin.fingerprint.sketch)
 
 
-def test_the_card_explains_the_model(saved: Path) -> None:
+def test_model_card_describes_the_model(saved: Path) -> None:
     card = (saved / "README.md").read_text()
     assert "| smoothing | witten-bell |" in card
     assert "chainrule.train('ngram'" in card
 
 
-def test_a_tokenizer_alone(tmp_path: Path, saved: Path) -> None:
+def test_tokenizer_folder_round_trips(tmp_path: Path, saved: Path) -> None:
     tokenizer = load_tokenizer(saved)
     save_tokenizer(tokenizer, tmp_path / "t", Origin())
     assert load_tokenizer(tmp_path / "t").to_json() == tokenizer.to_json()
@@ -122,8 +122,8 @@ def test_a_tokenizer_alone(tmp_path: Path, saved: Path) -> None:
 Change = Callable[[dict[str, Any]], None]
 
 
-def resealed(source: Path, out: Path, files: dict[str, bytes], facts: dict[str, Any] | None = None) -> Path:
-    """The folder with other content, and a manifest that vouches for it."""
+def rewritten(source: Path, out: Path, files: dict[str, bytes], facts: dict[str, Any] | None = None) -> Path:
+    """The folder with other content and a valid manifest."""
     sealed = verified_dir.read(source)
     content = {name: sealed.bytes(name) for name in sealed.files} | files
 
@@ -139,11 +139,11 @@ def resealed(source: Path, out: Path, files: dict[str, bytes], facts: dict[str, 
 def with_config(source: Path, out: Path, change: Change) -> Path:
     config = copy.deepcopy(json.loads((source / "config.json").read_bytes()))
     change(config)
-    return resealed(source, out, {"config.json": json.dumps(config).encode()})
+    return rewritten(source, out, {"config.json": json.dumps(config).encode()})
 
 
-def refused_small(path: Path) -> str:
-    """Refused by the library and by the command, and no great memory taken before."""
+def load_error(path: Path) -> str:
+    """The error message of the library and the command; loading must not take much memory."""
     tracemalloc.start()
     try:
         with pytest.raises(ChainruleError) as caught:
@@ -153,7 +153,7 @@ def refused_small(path: Path) -> str:
         tracemalloc.stop()
     assert caught.value.exit_code == 3
     assert peak < 20_000_000
-    return refused(3, "evaluate", path, "-", stdin="the cat\n")
+    return run_error(3, "evaluate", path, "-", stdin="the cat\n")
 
 
 NGRAM_CHANGES: dict[str, Change] = {
@@ -179,12 +179,12 @@ NGRAM_CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", NGRAM_CHANGES.values(), ids=NGRAM_CHANGES)
-def test_a_config_that_asks_for_the_impossible(saved: Path, tmp_path: Path, change: Change) -> None:
-    message = refused_small(with_config(saved, tmp_path / "m", change))
+def test_impossible_config_is_rejected(saved: Path, tmp_path: Path, change: Change) -> None:
+    message = load_error(with_config(saved, tmp_path / "m", change))
     assert str(tmp_path / "m") in message or "n-gram table" in message or "tokenizer.json" in message
 
 
-def deeper(config: dict[str, Any]) -> None:
+def nest_mixture(config: dict[str, Any]) -> None:
     inner = config["model"]
     for _ in range(200):
         inner = {"weights": [1.0], "components": [{"family": "mixture", "context": "line", "model": inner}]}
@@ -202,13 +202,13 @@ MIXTURE_CHANGES: dict[str, Change] = {
     "no weights": lambda c: c["model"].update(weights=[], components=[]),
     "weights that are text": lambda c: c["model"].update(weights="half"),
     "no settings": lambda c: c["model"].clear(),
-    "mixtures in mixtures": deeper,
+    "mixtures in mixtures": nest_mixture,
 }
 
 
 @pytest.mark.parametrize("change", MIXTURE_CHANGES.values(), ids=MIXTURE_CHANGES)
-def test_a_mixture_that_cannot_be(mixed: Path, tmp_path: Path, change: Change) -> None:
-    refused_small(with_config(mixed, tmp_path / "m", change))
+def test_impossible_mixture_is_rejected(mixed: Path, tmp_path: Path, change: Change) -> None:
+    load_error(with_config(mixed, tmp_path / "m", change))
 
 
 def tokenizer_with(saved: Path, **ids: int) -> bytes:
@@ -264,12 +264,12 @@ FILE_CHANGES: dict[str, Callable[[Path], dict[str, bytes]]] = {
 
 
 @pytest.mark.parametrize("change", FILE_CHANGES.values(), ids=FILE_CHANGES)
-def test_a_file_that_is_vouched_for_and_wrong(
+def test_invalid_file_with_valid_checksum_is_rejected(
     saved: Path, tmp_path: Path, change: Callable[[Path], dict[str, bytes]]
 ) -> None:
-    refused_small(resealed(saved, tmp_path / "m", change(saved)))
+    load_error(rewritten(saved, tmp_path / "m", change(saved)))
 
 
-def test_facts_of_another_kind_of_folder(saved: Path, tmp_path: Path) -> None:
-    refused_small(resealed(saved, tmp_path / "m", {}, facts={}))
-    refused_small(resealed(saved, tmp_path / "n", {}, facts={"training_text": 3}))
+def test_manifest_of_another_kind_is_rejected(saved: Path, tmp_path: Path) -> None:
+    load_error(rewritten(saved, tmp_path / "m", {}, facts={}))
+    load_error(rewritten(saved, tmp_path / "n", {}, facts={"training_text": 3}))

@@ -82,15 +82,15 @@ def python_implementation() -> Iterator[None]:
 
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
-    found = plain.find_plain_files
+    find_plain_files = plain.find_plain_files
 
-    def fixed(corpus: Corpus) -> plain.PlainFiles | None:
-        files = found(corpus)
+    def with_threads(corpus: Corpus) -> plain.PlainFiles | None:
+        files = find_plain_files(corpus)
         return files and plain.PlainFiles(files.names, threads)
 
     with (
-        mock.patch.object(plain_words, "find_plain_files", fixed),
-        mock.patch("chainrule.text.fingerprint.find_plain_files", fixed),
+        mock.patch.object(plain_words, "find_plain_files", with_threads),
+        mock.patch("chainrule.text.fingerprint.find_plain_files", with_threads),
     ):
         yield
 
@@ -106,25 +106,25 @@ def outcome(corpus: Corpus, config: TokenizerConfig) -> tuple[object, ...]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            made: PreparedCorpus | None = prepare_corpus(corpus, config, valid=corpus)
+            result: PreparedCorpus | None = prepare_corpus(corpus, config, valid=corpus)
             error = ""
         except ChainruleError as raised:
-            made, error = None, f"{type(raised).__name__}: {raised}"
+            result, error = None, f"{type(raised).__name__}: {raised}"
     messages = [str(warning.message) for warning in warned]
-    if made is None:
+    if result is None:
         return error, messages
-    assert made.valid is not None
-    mark = made.fingerprint
-    assert made.valid_fingerprint is not None
-    assert mark.sketch.dtype == made.valid_fingerprint.sketch.dtype == np.uint64
+    assert result.valid is not None
+    mark = result.fingerprint
+    assert result.valid_fingerprint is not None
+    assert mark.sketch.dtype == result.valid_fingerprint.sketch.dtype == np.uint64
     return (
         messages,
-        made.tokenizer.to_json(),
-        parts(made.train),
-        parts(made.valid),
-        made.speller and made.speller.to_bytes(),
+        result.tokenizer.to_json(),
+        parts(result.train),
+        parts(result.valid),
+        result.speller and result.speller.to_bytes(),
         (mark.sha256, mark.sketch.tolist(), mark.lines),
-        made.valid_fingerprint.sketch.tolist(),
+        result.valid_fingerprint.sketch.tolist(),
     )
 
 
@@ -142,7 +142,7 @@ def is_plain(content: bytes) -> bool:
 @example(files=[b"\n \n"], config=TokenizerConfig(), errors="strict")
 @example(files=[b"a <s> </s> <unk> a\n"], config=TokenizerConfig(), errors="strict")
 @example(files=[b"a <unk>"], config=TokenizerConfig(closed=True), errors="strict")
-def test_any_text_is_prepared_alike(files: list[bytes], config: TokenizerConfig, errors: Errors) -> None:
+def test_compiled_preparation_equals_python(files: list[bytes], config: TokenizerConfig, errors: Errors) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{number}.txt" for number in range(len(files))]
         for path, content in zip(paths, files, strict=True):
@@ -171,7 +171,7 @@ def long_text() -> str:
     "config",
     [TokenizerConfig(), TokenizerConfig(min_count=3, unk="é0"), TokenizerConfig(kind="whitespace")],
 )
-def test_threads_and_pieces_do_not_matter(tmp_path: Path, config: TokenizerConfig, threads: int) -> None:
+def test_preparation_does_not_depend_on_threads(tmp_path: Path, config: TokenizerConfig, threads: int) -> None:
     (tmp_path / "one.txt").write_text(long_text(), encoding="utf-8")
     (tmp_path / "two.txt").write_text("é0 of the last file")
     corpus = Corpus.of(tmp_path)
@@ -183,7 +183,7 @@ def test_threads_and_pieces_do_not_matter(tmp_path: Path, config: TokenizerConfi
         assert outcome(corpus, config) == fast
 
 
-def test_a_list_of_words_and_the_ids_in_a_file(tmp_path: Path) -> None:
+def test_encode_words_writes_ids_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("b of\n\n c b b\n")
     tokenizer = from_words(["b", "c"], TokenizerConfig())
     corpus = Corpus.of(tmp_path / "text")
@@ -197,61 +197,61 @@ def test_a_list_of_words_and_the_ids_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a b a\n\nb c c\n", "a b a\r\n\r\nb c c\r\n"])
-def test_ids_go_to_a_file_where_one_is_named(tmp_path: Path, text: str) -> None:
+def test_prepared_ids_are_memory_mapped_if_a_file_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "text").write_bytes(text.encode())
     corpus = Corpus.of(tmp_path / "text")
-    made = prepare_corpus(corpus, TokenizerConfig(), ids_file=tmp_path / "ids")
-    assert isinstance(made.train.ids, np.memmap)
-    kept = prepare_corpus(corpus, TokenizerConfig())
-    assert parts(made.train) == parts(kept.train)
-    assert (tmp_path / "ids").read_bytes() == kept.train.ids.tobytes()
+    prepared = prepare_corpus(corpus, TokenizerConfig(), ids_file=tmp_path / "ids")
+    assert isinstance(prepared.train.ids, np.memmap)
+    in_memory = prepare_corpus(corpus, TokenizerConfig())
+    assert parts(prepared.train) == parts(in_memory.train)
+    assert (tmp_path / "ids").read_bytes() == in_memory.train.ids.tobytes()
 
 
-def test_the_words_of_the_speller_are_those_met_once(tmp_path: Path) -> None:
+def test_speller_is_trained_on_words_that_occur_once(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("abc abc abd abd\nxyz\n")
-    made = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig())
-    assert made.speller is not None
-    assert made.speller.lm.alphabet == "xyz"
+    prepared = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig())
+    assert prepared.speller is not None
+    assert prepared.speller.lm.alphabet == "xyz"
 
 
-def test_the_speller_looks_up_what_its_model_scores(tmp_path: Path) -> None:
+def test_speller_log_probs_equal_its_model(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("abcabd abcabc xaxa\nb\n")
     speller = prepare_corpus(Corpus.of(tmp_path / "text"), TokenizerConfig()).speller
     assert speller is not None
     words = ["abcabd", "abcabcabc", "?", "xa?xa", "b"]
-    for word, found in zip(words, speller.log_probs(words), strict=True):
+    for word, log_prob in zip(words, speller.log_probs(words), strict=True):
         ids = np.array([speller.lm.alphabet.find(c) for c in word])
         ids[ids < 0] = speller.lm.vocabulary.unk
         line = np.append(ids, speller.lm.vocabulary.eos)[None, :]
         batch = Batch(np.insert(line[:, :-1], 0, speller.lm.vocabulary.bos, axis=1), line, line >= 0)
         lm = TableModel(speller.lm.tables, speller.lm.vocabulary)
         scores, _ = lm.score(batch, lm.start(1))
-        # Each unknown character shares with all but a, b, c, d, x, the two blanks and the two line breaks.
+        # Each unknown character shares with all but a, b, c, d, x, the two spaces and the two line breaks.
         others = np.log(0x110000 - 0x800 - 9) * word.count("?")
-        assert found == pytest.approx(scores.sum() - others - speller.log_outside, abs=1e-9)
+        assert log_prob == pytest.approx(scores.sum() - others - speller.log_outside, abs=1e-9)
 
 
 @pytest.mark.data
-def test_a_real_text(data_folder: Path) -> None:
+def test_preparation_of_the_penn_treebank(data_folder: Path) -> None:
     path = data_folder / "ptb" / "ptb.train.txt"
-    made = prepare_corpus(Corpus.of(path), TokenizerConfig())
+    prepared = prepare_corpus(Corpus.of(path), TokenizerConfig())
     lines = path.read_text().splitlines()
     counts = Counter(word for line in lines for word in line.split())
     del counts["<unk>"]
     order = sorted(counts, key=lambda word: (-counts[word], word))
     ids = {"<unk>": 0} | {word: i for i, word in enumerate(order, start=1)}
-    wanted = [i for line in lines for i in (*(ids[word] for word in line.split()), len(ids) + 1)]
-    assert made.train.ids.tolist() == wanted
-    assert made.fingerprint.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    expected = [i for line in lines for i in (*(ids[word] for word in line.split()), len(ids) + 1)]
+    assert prepared.train.ids.tolist() == expected
+    assert prepared.fingerprint.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     digests = {hashlib.blake2b(line.encode(), digest_size=8).digest() for line in lines if len(line) >= 20}
     smallest = sorted(int.from_bytes(digest, "little") for digest in digests)[: 1 << 16]
-    assert made.fingerprint.sketch.tolist() == smallest
+    assert prepared.fingerprint.sketch.tolist() == smallest
 
 
 @pytest.mark.parametrize("kind", ["word", "wordpiece"])
 @pytest.mark.parametrize("unk", ["<unk>", "UNKNOWN"])
-def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str) -> None:
-    """In a text whose rare words are all one placeholder, spelling is learnt from the vocabulary's rare words."""
+def test_placeholder_is_not_a_spelling_example(kind: Kind, unk: str) -> None:
+    """If all rare words are one placeholder, spelling is learned from the vocabulary's rare words."""
     words = [
         f"{a}{b}{c}" for a in ("kit", "mit", "bat", "rot") for b in ("te", "ta", "to") for c in ("n", "r", "d")
     ]
@@ -266,15 +266,15 @@ def test_a_placeholder_is_not_how_unknown_words_are_spelled(kind: Kind, unk: str
 
 
 @pytest.mark.parametrize("text", [["<unk> <unk>"], ["<unk> a", "a <unk> a"]])
-def test_a_text_of_hardly_more_than_placeholders(text: list[str]) -> None:
+def test_preparation_of_a_text_of_placeholders(text: list[str]) -> None:
     speller = prepare_corpus(Corpus.from_lines(text), TokenizerConfig()).speller
     assert speller is not None
     assert np.isfinite(speller.log_probs(["<unk>", "kitten"])).all()
     assert speller.log_probs(["<unk>"])[0] > speller.log_probs(["kitten"])[0]
 
 
-def test_few_unknown_words_do_not_teach_spelling_alone() -> None:
-    """One word is below the cut-off: the rare words of a vocabulary of many are learnt from, too."""
+def test_speller_also_learns_from_rare_vocabulary_words() -> None:
+    """One word is below the cut-off: the rare words of a large vocabulary are used too."""
     words = [f"{a}{b}{c}" for a in "bcdfgm" for b in ("an", "en", "in") for c in ("ter", "ner")]
     lines = [f"{word} {word} {word}" for word in words]
     both = prepare_corpus(Corpus.from_lines([*lines, "xx <unk> <unk>"]), TokenizerConfig(min_count=2)).speller

@@ -18,11 +18,11 @@ from tasks.toy_tags import TINY, grammar
 
 PUBLIC = ("tasks", "applications", "embeddings", "inspection", "api.py", "model.py")
 INNER = {"classify_ngram.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
-"""Functions between parts of the package, which are given a progress by the ones above."""
+"""Internal functions that receive a progress callback from their callers."""
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -31,7 +31,7 @@ class Clock:
         return self.now
 
 
-def test_a_line_every_thirty_seconds() -> None:
+def test_progress_line_every_thirty_seconds() -> None:
     clock, file = Clock(), io.StringIO()
     show = ProgressLines(file, clock)
     for second in range(0, 100, 10):
@@ -42,7 +42,7 @@ def test_a_line_every_thirty_seconds() -> None:
     )
 
 
-def test_work_of_unknown_length() -> None:
+def test_progress_of_unknown_length() -> None:
     clock, file = Clock(), io.StringIO()
     show = ProgressLines(file, clock)
     clock.now += 3605
@@ -50,13 +50,13 @@ def test_work_of_unknown_length() -> None:
     assert file.getvalue() == "counting: 60:05 elapsed\n"
 
 
-def test_true_is_lines_and_false_is_silence() -> None:
+def test_as_progress_accepts_booleans() -> None:
     assert isinstance(as_progress(True), ProgressLines)
     assert as_progress(False) is silent
     assert as_progress(silent) is silent
 
 
-def test_python_accepts_true(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_api_accepts_progress_true(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("chainrule.progress.LINE_SECONDS", 0.0)
     text = Corpus.from_lines(["a b", "b a"])
     model = chainrule.train("ngram", text, order=1, smoothing="laplace", progress=True)
@@ -66,9 +66,9 @@ def test_python_accepts_true(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def public_functions() -> list[tuple[str, str]]:
-    """Module and name of each public function with an optional progress, and how it is annotated."""
+    """Module and name of each public function with an optional progress, and its annotation."""
     source = Path(chainrule.__file__).parent
-    found = []
+    results = []
     for place in PUBLIC:
         files = [source / place] if place.endswith(".py") else sorted((source / place).glob("*.py"))
         for file in files:
@@ -76,8 +76,8 @@ def public_functions() -> list[tuple[str, str]]:
                 if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                     named = {arg.arg: arg.annotation for arg in (*node.args.args, *node.args.kwonlyargs)}
                     if isinstance(named.get("progress"), ast.expr) and _has_default(node):
-                        found.append((f"{file.stem}.{node.name}", ast.unparse(named["progress"])))  # type: ignore[arg-type]
-    return found
+                        results.append((f"{file.stem}.{node.name}", ast.unparse(named["progress"])))  # type: ignore[arg-type]
+    return results
 
 
 def _has_default(node: ast.FunctionDef) -> bool:
@@ -96,7 +96,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> set[str]:
     return {line.split(":")[0] for line in capsys.readouterr().err.splitlines()}
 
 
-def test_tasks_and_applications_accept_true(
+def test_tasks_and_applications_accept_progress_true(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("chainrule.progress.LINE_SECONDS", 0.0)

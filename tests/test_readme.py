@@ -1,4 +1,4 @@
-"""The README says what is true: its commands and its Python are run, and print what stands there."""
+"""README: its commands and Python code run and print the shown output."""
 
 import doctest
 import os
@@ -24,7 +24,7 @@ def console_steps() -> list[tuple[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")
-def test_the_readme_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     steps = console_steps()
@@ -39,6 +39,6 @@ def test_the_readme_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         )
         assert done.returncode == 0 or "| head" in command, f"{command}\n{done.stderr}"
         assert done.stdout == expected, command
-    found = doctest.testfile(str(README), module_relative=False, optionflags=doctest.REPORT_NDIFF)
-    assert found.attempted > 8
-    assert found.failed == 0
+    result = doctest.testfile(str(README), module_relative=False, optionflags=doctest.REPORT_NDIFF)
+    assert result.attempted > 8
+    assert result.failed == 0

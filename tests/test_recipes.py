@@ -13,7 +13,7 @@ from chainrule.tokenizers.config import TokenizerConfig
 ALL = recipes.names()
 
 
-def test_the_shelf() -> None:
+def test_recipe_names() -> None:
     families_of = {"ptb": {"feedforward", "rnn", "gru", "lstm", "transformer", "awd-lstm"}}
     families_of |= {
         "wikitext2": {"awd-lstm"},
@@ -27,7 +27,7 @@ def test_the_shelf() -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_recipe_can_be_followed(name: str) -> None:
+def test_recipe_has_valid_settings(name: str) -> None:
     chosen = recipes.read(name).choices
     family = recipes.read(name).family
     task = recipes.read(name).task
@@ -40,7 +40,7 @@ def test_a_recipe_can_be_followed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_a_recipe_says_all_of_itself(name: str) -> None:
+def test_recipe_is_complete(name: str) -> None:
     recipe = recipes.read(name)
     assert list(recipe.tables) == ["tokenizer", "run", "model", "training"]
     assert set(recipe.tables) == set(TABLES)
@@ -52,8 +52,8 @@ def test_a_recipe_says_all_of_itself(name: str) -> None:
     assert "--out" in words
 
 
-def test_the_named_sizes() -> None:
-    """What the recipes are known by."""
+def test_recipe_sizes() -> None:
+    """The known sizes of the recipes."""
     known: dict[str, dict[str, object]] = {
         "ptb-lstm": {"layers": 2, "hidden": 650},
         "ptb-awd-lstm": {"embedding": 512, "hidden": 1024, "layers": 3, "precision": "fp16"},
@@ -64,7 +64,7 @@ def test_the_named_sizes() -> None:
         assert {setting: chosen[setting] for setting in sizes} == sizes
 
 
-def test_what_is_chosen_is_the_readers_own_copy() -> None:
+def test_recipe_choices_are_a_copy() -> None:
     recipe = recipes.read("ptb-lstm")
     recipe.choices.tokenizer.clear()
     recipe.choices.model.clear()
@@ -72,7 +72,7 @@ def test_what_is_chosen_is_the_readers_own_copy() -> None:
     assert recipe.choices != ConfigOverrides()
 
 
-def test_an_unknown_name_is_answered_with_a_near_one() -> None:
+def test_unknown_recipe_suggests_a_similar_name() -> None:
     with pytest.raises(ConfigError, match=r"there is no recipe 'ptb-lsmt'; did you mean 'ptb-lstm'\?"):
         recipes.read("ptb-lsmt")
     with pytest.raises(ConfigError, match=r"there is no recipe 'zzz'; choose one of .*, ptb-awd-lstm, "):
@@ -81,7 +81,7 @@ def test_an_unknown_name_is_answered_with_a_near_one() -> None:
         recipes.path("../recipes/ptb-lstm")
 
 
-def test_a_recipe_of_another_family_is_refused() -> None:
+def test_recipe_of_another_family_is_rejected() -> None:
     assert recipes.read("ptb-lstm", "lstm").family == "lstm"
     with pytest.raises(
         ConfigError, match="'ptb-lstm' is for family 'lstm', not 'gru'; write chainrule train lstm … "

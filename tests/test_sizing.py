@@ -31,7 +31,7 @@ def prepared() -> PreparedCorpus:
 
 
 def longer(prepared: PreparedCorpus, tokens: int, valid: int = 20_000) -> PreparedCorpus:
-    """The same text over and over."""
+    """The same text, repeated."""
     train, held_out = (np.resize(prepared.train.ids, number) for number in (tokens, valid))
     assert prepared.valid is not None
     return dataclasses.replace(
@@ -42,7 +42,7 @@ def longer(prepared: PreparedCorpus, tokens: int, valid: int = 20_000) -> Prepar
 
 
 def machine(flops: float, slow: float = 1.0) -> Callable[[Any], Throughput]:
-    """A machine of so many operations a second, for recurrent networks of one layer."""
+    """A machine of this many operations per second, for recurrent networks of one layer."""
 
     def measure(config: Any) -> Throughput:
         speed = flops / compute(config)
@@ -56,16 +56,16 @@ def compute(config: Any) -> float:
 
 
 def chosen(
-    prepared: PreparedCorpus, family: str = "lstm", seconds: float | None = 600, **given: Any
+    prepared: PreparedCorpus, family: str = "lstm", seconds: float | None = 600, **options_: Any
 ) -> sizing.SizedConfig:
-    options = RunOptions(device="cpu", context=given.pop("context", "stream"), seed=given.pop("seed", 0))
-    given = {"measure": machine(7e10)} | given
-    return sizing.choose_size(family, prepared, seconds=seconds, options=options, **given)
+    options = RunOptions(device="cpu", context=options_.pop("context", "stream"), seed=options_.pop("seed", 0))
+    options_ = {"measure": machine(7e10)} | options_
+    return sizing.choose_size(family, prepared, seconds=seconds, options=options, **options_)
 
 
 @pytest.mark.parametrize("family", NETWORKS)
 @pytest.mark.parametrize("tokens", [2_000, 70_000, 1_000_000, 30_000_000])
-def test_more_time_gives_a_network_that_computes_more(prepared: PreparedCorpus, family: str, tokens: int) -> None:
+def test_more_time_gives_more_compute(prepared: PreparedCorpus, family: str, tokens: int) -> None:
     text = longer(prepared, tokens)
     plans = [chosen(text, family, seconds) for seconds in BUDGETS]
     widths = [plan.config.hidden * plan.config.layers for plan in plans]
@@ -77,7 +77,7 @@ def test_more_time_gives_a_network_that_computes_more(prepared: PreparedCorpus, 
 
 @pytest.mark.parametrize("family", NETWORKS)
 @pytest.mark.parametrize("seconds", [*BUDGETS, None])
-def test_sizes_stay_within_their_bounds(prepared: PreparedCorpus, family: str, seconds: float | None) -> None:
+def test_sizes_stay_within_bounds(prepared: PreparedCorpus, family: str, seconds: float | None) -> None:
     for tokens in (100, 70_000, 1_000_000):
         plan = chosen(longer(prepared, tokens), family, seconds)
         config = plan.config
@@ -95,16 +95,16 @@ def test_sizes_stay_within_their_bounds(prepared: PreparedCorpus, family: str, s
             assert plan.expected_seconds <= seconds
 
 
-def test_the_same_throughput_gives_the_same_size(prepared: PreparedCorpus) -> None:
+def test_same_throughput_gives_the_same_size(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 500_000)
     plans = [chosen(text, seed=seed) for seed in (0, 1)]
     assert with_settings(plans[0].config, max_seconds=1) == with_settings(plans[1].config, max_seconds=1)
     assert plans[0].config.training.max_seconds == pytest.approx(plans[1].config.training.max_seconds, rel=1e-2)
 
 
-def test_the_time_of_validation_is_set_apart(prepared: PreparedCorpus) -> None:
-    # 20,000 tokens at 100 a second: 200 s after the run. Of the other 400 s a twentieth is for ten validations of
-    # 2 s, at 3,000 tokens a second 6,000 tokens each; the last one follows the run.
+def test_validation_time_is_reserved(prepared: PreparedCorpus) -> None:
+    # 20,000 tokens at 100 per second: 200 s after the run. Of the other 400 s a twentieth is for ten validations
+    # of 2 s, at 3,000 tokens per second 6,000 tokens each; the last one follows the run.
     text = longer(prepared, 1_000_000)
     measured = Throughput(10_000.0, 3_000.0, 100.0)
     plan = chosen(text, settings={"hidden": 128}, measure=lambda config: measured)
@@ -113,30 +113,30 @@ def test_the_time_of_validation_is_set_apart(prepared: PreparedCorpus) -> None:
     assert plan.expected_epochs == pytest.approx((398 - 9 * 2) * 10_000 / 1e6, rel=1e-2)
 
 
-def test_without_a_validation_text_nothing_is_validated(prepared: PreparedCorpus) -> None:
+def test_sizing_without_validation_text(prepared: PreparedCorpus) -> None:
     text = dataclasses.replace(longer(prepared, 100_000), valid=None)
     config = chosen(text).config
     assert (config.training.validations, config.training.stop_after, config.validation_tokens) == (0, 0, 0)
 
 
-def test_settings_that_are_given_are_kept(prepared: PreparedCorpus) -> None:
+def test_explicit_settings_are_kept_in_sizing(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 1_000_000)
-    given = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
-    config = chosen(text, settings=given).config
-    assert (config.hidden, config.dropout, config.training.epochs, config.output) == (100, 0.45, 3, "adaptive")
+    explicit = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
+    config = chosen(text, settings=explicit).config
+    assert (config.hidden, config.dropout, config.epochs, config.output) == (100, 0.45, 3, "adaptive")
     assert not config.tie
     with pytest.raises(ConfigError, match="has no setting 'hiden'"):
         chosen(text, settings={"hiden": 3})
 
 
-def test_a_large_vocabulary_is_sampled(prepared: PreparedCorpus) -> None:
+def test_large_vocabulary_uses_sampled_softmax(prepared: PreparedCorpus) -> None:
     words = [" ".join(f"w{i}" for i in range(first, first + 20)) for first in range(0, 6000, 20)]
     text = prepare_corpus(Corpus.from_lines(words), TokenizerConfig(kind="word"))
     assert chosen(text, context="line").config.output == "sampled"
     assert chosen(prepared).config.output == "softmax"
 
 
-def test_notes_say_what_the_budget_did(prepared: PreparedCorpus) -> None:
+def test_sizing_note_explains_the_budget(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 3_000_000)
     slow = machine(1e8)
     assert "cannot learn anything useful in 1 s" in chosen(text, seconds=1, measure=slow).note
@@ -146,7 +146,7 @@ def test_notes_say_what_the_budget_did(prepared: PreparedCorpus) -> None:
     assert "evaluating the validation text takes half of the time" in heavy.note
 
 
-def test_the_plan_is_one_line(prepared: PreparedCorpus) -> None:
+def test_sizing_plan_is_one_line(prepared: PreparedCorpus) -> None:
     plan = sizing.SizedConfig(
         chosen(prepared, settings={"hidden": 256, "dropout": 0}).config, 600, 4.12, "", "lstm", 9800
     )
@@ -155,7 +155,7 @@ def test_the_plan_is_one_line(prepared: PreparedCorpus) -> None:
     assert dataclasses.replace(plan, note="scaled down").plan == f"{words} (scaled down)"
 
 
-def test_an_n_gram_model_has_no_size(prepared: PreparedCorpus) -> None:
+def test_sizing_rejects_ngram_models(prepared: PreparedCorpus) -> None:
     with pytest.raises(ConfigError, match="chooses the size of a network, and 'ngram' is not one"):
         chosen(prepared, "ngram")
 
@@ -168,35 +168,35 @@ def test_throughput_is_measured(prepared: PreparedCorpus, context: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the loss:chainrule.errors.ChainruleWarning")
-def test_a_resumed_run_keeps_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is far slower when the run is resumed; the settings stay those of the checkpoint."""
+def test_resumed_run_keeps_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is far slower at the resumption; the settings stay those of the checkpoint."""
     lines = ["the cat sat on the mat", "a dog ran", "the dog sat"] * 20
     text, valid = (Corpus.from_lines(part) for part in (lines, lines[:9]))
-    given: dict[str, Any] = {"tokenizer": "char", "device": "cpu", "size": "auto", "hidden": 6, "epochs": 4}
+    arguments: dict[str, Any] = {"tokenizer": "char", "device": "cpu", "size": "auto", "hidden": 6, "epochs": 4}
     speeds = [Throughput(1e5, 1e5, 1e5)]
     monkeypatch.setattr(sizing, "throughput", lambda *args, **settings: speeds[-1])
     plans: list[str] = []
-    whole = api.train("gru", text, valid=valid, announce=plans.append, **given)
+    whole = api.train("gru", text, valid=valid, announce=plans.append, **arguments)
     assert plans == [whole.metrics["plan"]]
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingStep, "__call__", stopping_at(5))
+        patch.setattr(TrainingStep, "__call__", interrupting_at(5))
         with pytest.raises(SystemExit):
-            api.train("gru", text, valid=valid, out=tmp_path, **given)
+            api.train("gru", text, valid=valid, out=tmp_path, **arguments)
     speeds.append(Throughput(10.0, 10.0, 10.0))
-    again = api.train("gru", text, valid=valid, out=tmp_path, resume=True, **given)
+    again = api.train("gru", text, valid=valid, out=tmp_path, resume=True, **arguments)
     assert again.config == whole.config
     assert again.metrics["status"] == whole.metrics["status"]
     assert again.metrics["train_steps"] == whole.metrics["train_steps"]
     assert again.score("the cat").log_prob == whole.score("the cat").log_prob
 
 
-def stopping_at(step: int) -> Any:
-    """An update that is interrupted when it is made for this time."""
-    real, made = TrainingStep.__call__, [0]
+def interrupting_at(step: int) -> Any:
+    """A training step that is interrupted at this step number."""
+    real, step_count = TrainingStep.__call__, [0]
 
     def counted(self: TrainingStep, *args: Any) -> Any:
-        made[0] += 1
-        if made[0] == step:
+        step_count[0] += 1
+        if step_count[0] == step:
             signal.raise_signal(signal.SIGTERM)
         return real(self, *args)
 

@@ -13,11 +13,11 @@ from chainrule.errors import MissingExtra
 
 
 @pytest.mark.native
-def test_the_module_is_loaded_once() -> None:
+def test_extension_is_loaded_once() -> None:
     assert system.load() is system.load()
 
 
-def test_an_extension_that_is_not_built_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extension_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, system.EXTENSION, None)  # importing it then raises ModuleNotFoundError
     with pytest.raises(MissingExtra, match=r"_core is not built; build it: pip install \."):
         system.load.__wrapped__()
@@ -26,9 +26,7 @@ def test_an_extension_that_is_not_built_is_named_with_the_remedy(monkeypatch: py
 @pytest.mark.parametrize(
     "error", [ImportError("undefined symbol: x"), ModuleNotFoundError("No module named 'numpy'", name="numpy")]
 )
-def test_a_broken_extension_is_an_error_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, error: ImportError
-) -> None:
+def test_broken_extension_reports_its_reason(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
     def broken(name: str) -> Any:
         raise error
 
@@ -38,15 +36,15 @@ def test_a_broken_extension_is_an_error_with_its_reason(
 
 
 @pytest.mark.native
-def test_the_plain_kernels_always_run() -> None:
+def test_plain_kernels_are_always_available() -> None:
     core: Any = system.load()
     assert core.kernel_names()[0] == "none"
     assert set(core.kernel_names()) <= {"none", "avx2", "avx512"}
 
 
 @pytest.mark.native
-def test_no_call_ends_the_process(tmp_path: Path) -> None:
-    """Hostile arguments to everything that is exported, in a process of its own; see native_fuzz.py."""
+def test_no_call_crashes_the_process(tmp_path: Path) -> None:
+    """Hostile arguments to every exported function, in a separate process; see native_fuzz.py."""
     log = tmp_path / "last_call"
     program = Path(__file__).with_name("native_fuzz.py")
     run = subprocess.run(
