@@ -150,7 +150,7 @@ def test_seeded_samples_do_not_depend_on_num() -> None:
     many = generate(lm, words, "i", settings, num=8)
     assert generate(lm, words, "i", settings, num=2) == many[:2]
     assert "".join(stream(lm, words, "i", settings)) == many[0].text
-    assert len({made.text for made in many}) > 4
+    assert len({item.text for item in many}) > 4
 
 
 def test_beam_generations_are_sorted_by_probability() -> None:

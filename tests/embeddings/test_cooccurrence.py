@@ -99,7 +99,7 @@ def counted_by(
     seed: int = 0,
     **more: Any,
 ) -> Any:
-    made = CORE.Cooccurrence(
+    cooccurrence = CORE.Cooccurrence(
         str(counted.file),
         more.get("numbers", counted.numbers),
         more.get("number_of", chosen.number_of),
@@ -110,9 +110,9 @@ def counted_by(
         threads=threads,
         seed=seed,
     )
-    while made.run(0.01):
+    while cooccurrence.run(0.01):
         pass
-    return made
+    return cooccurrence
 
 
 @pytest.mark.native
@@ -123,10 +123,10 @@ def test_memory_and_threads_do_not_change_cooccurrences(tmp_path: Path) -> None:
     assert in_memory.runs == 0
     assert len(expected) == 12 * in_memory.records
     for bytes, threads in [(0, 1), (4096, 1), (100_000, 3), (1 << 20, 2), (1 << 30, 7)]:
-        made = counted_by(counted, chosen, tmp_path / "other", bytes=bytes, threads=threads)
-        assert (made.runs > 0) == (bytes < 1 << 30)
+        result = counted_by(counted, chosen, tmp_path / "other", bytes=bytes, threads=threads)
+        assert (result.runs > 0) == (bytes < 1 << 30)
         assert (tmp_path / "other").read_bytes() == expected
-        del made
+        del result
     assert sorted(os.listdir(tmp_path)) == ["numbers", "other", "whole"]  # no temporary run is left
 
 

@@ -152,8 +152,8 @@ def test_compiled_counter_equals_the_reference(
     assert fed(reference.WordCounter(str(folder / "c")), parts) == fed(
         core.WordCounter(str(folder / "d")), [content]
     )
-    made = {(folder / name).read_bytes() for name in "abcd"}
-    assert len(made) == 1
+    result = {(folder / name).read_bytes() for name in "abcd"}
+    assert len(result) == 1
 
 
 @pytest.mark.native

@@ -128,10 +128,10 @@ def test_compiled_steps_equal_the_reference(core: Any, simd: str, is_bag: bool) 
         kernel = core.kernel_bag if is_bag else core.kernel_window
         made_x, made_y, loss = kernel(simd, before, outputs, x, y, rate)
         step = reference.bag if is_bag else reference.window
-        wanted = step(before, outputs, x.tolist(), y.tolist(), rate)
+        expected = step(before, outputs, x.tolist(), y.tolist(), rate)
         assert made_x == pytest.approx(before, abs=1e-5)
         assert made_y == pytest.approx(outputs, abs=1e-5)
-        assert loss == pytest.approx(wanted, rel=1e-5, abs=0.04)
+        assert loss == pytest.approx(expected, rel=1e-5, abs=0.04)
 
 
 @pytest.mark.native
@@ -141,11 +141,11 @@ def test_compiled_glove_step_equals_the_reference(core: Any, simd: str) -> None:
         pair = (rng.normal(size=(2, D + 1)) / np.sqrt(D)).astype(np.float32)
         squares = (1 + rng.random((2, D + 1))).astype(np.float32)
         weight, log_x, rate = (float(x) for x in rng.random(3).astype(np.float32))
-        made, sums, cost = core.kernel_fit(simd, pair, squares, weight, log_x, rate)
-        wanted = reference.fit(pair[0], pair[1], squares[0], squares[1], weight, log_x, rate)
-        assert made == pytest.approx(pair, abs=1e-5)
+        result, sums, cost = core.kernel_fit(simd, pair, squares, weight, log_x, rate)
+        expected = reference.fit(pair[0], pair[1], squares[0], squares[1], weight, log_x, rate)
+        assert result == pytest.approx(pair, abs=1e-5)
         assert sums == pytest.approx(squares, abs=1e-5)
-        assert cost == pytest.approx(wanted, abs=1e-5)
+        assert cost == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.native

@@ -62,9 +62,9 @@ def test_neighbors_of_many_words_equal_a_full_sort() -> None:
 
 
 def test_zero_vector_has_zero_similarity() -> None:
-    made = vectors({"a": (1, 0), "none": (0, 0)})
-    assert made.neighbors("a") == [("none", 0.0)]
-    assert_array_equal(made.unit[1], [0, 0])
+    vectors_ = vectors({"a": (1, 0), "none": (0, 0)})
+    assert vectors_.neighbors("a") == [("none", 0.0)]
+    assert_array_equal(vectors_.unit[1], [0, 0])
 
 
 def test_analogy_by_addition_worked_by_hand(court: WordVectors) -> None:
@@ -93,10 +93,10 @@ def test_unknown_words_suggest_similar_spellings(court: WordVectors) -> None:
     with pytest.raises(InputError, match="nothing is spelled like it"):
         court.vector("xylophone")
     assert "king" in court
-    made = vectors({"King": (1, 0), "the": (0, 1), "NATO": (1, 1)})
+    vectors_ = vectors({"King": (1, 0), "the": (0, 1), "NATO": (1, 1)})
     for word, near in (("KING", "King"), ("The", "the"), ("nato", "NATO"), ("teh", "the")):
-        assert word not in made
-        assert made.suggest_spellings(word) == [near]
+        assert word not in vectors_
+        assert vectors_.suggest_spellings(word) == [near]
 
 
 def test_suggested_spellings_equal_comparison_with_every_word() -> None:

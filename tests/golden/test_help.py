@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from cli.command import done
+from cli.command import run_ok
 from golden.normalizer import normalize
 from golden.recorded import GOLDEN, check, check_names
 
@@ -15,7 +15,7 @@ HELP: Final = GOLDEN / "help"
 
 def help_pages(*command: str) -> dict[str, str]:
     """The help of a command and of all below it, by file name."""
-    page = normalize(done(*command, "--help").out)
+    page = normalize(run_ok(*command, "--help").out)
     pages = {"-".join(["chainrule", *command]) + ".txt": page}
     _, _, listed = page.partition("\nCommands:\n")
     for name in re.findall(r"^  (\S+)", listed, re.MULTILINE):

@@ -55,9 +55,9 @@ def test_elman_gradients_equal_autograd(activation: ActivationName, window: int 
     trace = forward(NET, IDS, TARGETS, H0, activation)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = state_gradients(NET, trace, window)
-    assert_close(found.h, torch.stack([h.grad for h in states]))
-    assert_close(found.h0, h0.grad)
+    gradients = state_gradients(NET, trace, window)
+    assert_close(gradients.h, torch.stack([h.grad for h in states]))
+    assert_close(gradients.h0, h0.grad)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

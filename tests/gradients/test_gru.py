@@ -50,8 +50,8 @@ def unrolled(
         x = q["E"][int(IDS[t])]
         r = torch.sigmoid(W_r @ x + R_r @ h + b_r)
         z = torch.sigmoid(W_z @ x + R_z @ h + b_z)
-        seen = R_n @ (r * h) + q["b_R"] if reset == "before" else r * (R_n @ h + q["b_R"])
-        candidate = torch.tanh(W_n @ x + seen + b_n)
+        recorded = R_n @ (r * h) + q["b_R"] if reset == "before" else r * (R_n @ h + q["b_R"])
+        candidate = torch.tanh(W_n @ x + recorded + b_n)
         h = torch.lerp(candidate, h, z) if z_keeps else torch.lerp(h, candidate, z)
         h.retain_grad()
         losses.append(loss_at(h, q, t))
@@ -68,9 +68,9 @@ def test_gru_gradients_equal_autograd(reset: Reset, window: int | None) -> None:
     trace = forward(NET, IDS, TARGETS, H0, reset)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = state_gradients(NET, trace, window)
-    assert_close(found.h, torch.stack([h.grad for h in states]))
-    assert_close(found.h0, h0.grad)
+    gradients = state_gradients(NET, trace, window)
+    assert_close(gradients.h, torch.stack([h.grad for h in states]))
+    assert_close(gradients.h0, h0.grad)
 
 
 def test_gru_gradients_equal_the_torch_module() -> None:

@@ -65,11 +65,11 @@ def test_lstm_gradients_equal_autograd(window: int | None) -> None:
     trace = forward(NET, IDS, TARGETS, H0, C0)
     assert_close(trace.losses, torch.stack(losses))
     assert_gradients(backward(NET, trace, window), q)
-    found = state_gradients(NET, trace, window)
-    assert_close(found.h, torch.stack([h.grad for h in hs]))
-    assert_close(found.c, torch.stack([c.grad for c in cs]))
-    assert_close(found.h0, h0.grad)
-    assert_close(found.c0, c0.grad)
+    gradients = state_gradients(NET, trace, window)
+    assert_close(gradients.h, torch.stack([h.grad for h in hs]))
+    assert_close(gradients.c, torch.stack([c.grad for c in cs]))
+    assert_close(gradients.h0, h0.grad)
+    assert_close(gradients.c0, c0.grad)
 
 
 def test_lstm_gradients_equal_the_torch_module() -> None:

@@ -126,10 +126,10 @@ def test_variance_by_width_is_the_mean_over_all_orders() -> None:
     rows, columns = np.nonzero(record.mask)
     products = record.queries[0, rows] * record.keys[0, columns]  # (pairs, d)
     orders = list(itertools.permutations(range(4)))
-    wanted = np.mean([np.var(np.cumsum(products[:, order], axis=1), axis=0) for order in orders], axis=0)
-    (found,) = summarize_scores(record)
-    assert_allclose(found.by_width, wanted)
-    assert found.by_width[-1] == pytest.approx(found.visible)
+    expected = np.mean([np.var(np.cumsum(products[:, order], axis=1), axis=0) for order in orders], axis=0)
+    (result,) = summarize_scores(record)
+    assert_allclose(result.by_width, expected)
+    assert result.by_width[-1] == pytest.approx(result.visible)
 
 
 def test_scaled_variance_of_independent_dimensions_is_constant() -> None:
@@ -150,13 +150,13 @@ def test_splitting_a_text_counts_each_key_once() -> None:
         part(complete.queries[:, a:b], complete.keys, complete.mask[a:b], new=(a, b))
         for a, b in ((0, 3), (3, 4), (4, 7))
     ]
-    sums = [accumulate(each) for each in pieces]
-    assert all(each is not None for each in sums)
+    sums = [accumulate(item) for item in pieces]
+    assert all(item is not None for item in sums)
     total = sums[0]
-    for each in sums[1:]:
+    for item in sums[1:]:
         assert total is not None
-        assert each is not None
-        total = total + each
+        assert item is not None
+        total = total + item
     assert total is not None
     for one, other in zip(summarize(total, 0), summarize_scores(complete), strict=True):
         for name in ("visible", "every", "predicted", "products", "mean"):

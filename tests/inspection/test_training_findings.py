@@ -173,7 +173,7 @@ def test_rise_over_three_validations_is_reported(before: int) -> None:
         values = np.append(curve, curve[-1] + array(0.033, 0.067, 0.1)) + rng.normal(0, 0.01, before + 3)
         losses = np.linspace(6, 3, 300) + rng.normal(0, 0.05, 300)
         words = messages(run(losses, validations=spread_validations(values, 3000)))
-        reported += any("overfits" in each for each in words)
+        reported += any("overfits" in word for word in words)
     assert reported >= 95
 
 

@@ -68,7 +68,12 @@ def test_lstm_gradients_equal_hand_derived_ones() -> None:
     expected = lstm_by_hand.backward(by_hand, trace)
     loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
-    pairs = {"embedding": expected.E, "layers.0.W": expected.W, "layers.0.R": expected.R, "layers.0.b_R": expected.b}
+    pairs = {
+        "embedding": expected.E,
+        "layers.0.W": expected.W,
+        "layers.0.R": expected.R,
+        "layers.0.b_R": expected.b,
+    }
     check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
@@ -82,7 +87,12 @@ def test_elman_gradients_equal_hand_derived_ones(nonlinearity: Any) -> None:
     expected = elman.backward(by_hand, trace)
     loss, result = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
-    pairs = {"embedding": expected.E, "layers.0.W": expected.W_xh, "layers.0.R": expected.W_hh, "layers.0.b_R": expected.b}
+    pairs = {
+        "embedding": expected.E,
+        "layers.0.W": expected.W_xh,
+        "layers.0.R": expected.W_hh,
+        "layers.0.b_R": expected.b,
+    }
     check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
@@ -99,7 +109,12 @@ def test_gru_gradients_equal_hand_derived_ones(reset: Any) -> None:
     assert_allclose(loss, trace.loss)
     m = 5
     b_R = np.concatenate([expected.b[: 2 * m], expected.b_R])
-    pairs = {"embedding": expected.E, "layers.0.W": expected.W, "layers.0.R": expected.R, "layers.0.b_W": expected.b}
+    pairs = {
+        "embedding": expected.E,
+        "layers.0.W": expected.W,
+        "layers.0.R": expected.R,
+        "layers.0.b_W": expected.b,
+    }
     check(result, pairs | {"layers.0.b_R": b_R, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 

@@ -92,10 +92,10 @@ def check(ids: Ids, order: int, vocabulary: Vocabulary, context: Context, thread
     counts, tables, messages = train_reference(ids, order, vocabulary, context)
     assert fell_back == messages
     assert len(levels) == len(discounts) == order
-    for k, (found, table, counted_level) in enumerate(
+    for k, (actual, table, counted_level) in enumerate(
         zip(levels, tables.levels, kneser_ney_counts(counts), strict=True), start=1
     ):
-        check_level(found, table, k)
+        check_level(actual, table, k)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ChainruleWarning)
             D = modified_discounts(counted_level.count, k)

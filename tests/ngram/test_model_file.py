@@ -21,7 +21,7 @@ from chainrule.ngram.model import NgramModel
 from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
-from cli.command import done, refused
+from cli.command import run_error, run_ok
 
 pytestmark = [pytest.mark.native, pytest.mark.filterwarnings("ignore::chainrule.errors.ChainruleWarning")]
 
@@ -86,8 +86,8 @@ def test_info_command_reports_a_damaged_model_file(saved: Path, tmp_path: Path) 
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    assert "model.ngram" in refused(3, "info", path.parent)
-    assert "model.ngram" in refused(3, "info", path.parent, "--verify")
+    assert "model.ngram" in run_error(3, "info", path.parent)
+    assert "model.ngram" in run_error(3, "info", path.parent, "--verify")
 
 
 def test_extension_raises_chainrule_errors(saved: Path, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_extension_raises_chainrule_errors(saved: Path, tmp_path: Path) -> None:
 
 
 def test_info_verify_accepts_an_intact_model(saved: Path) -> None:
-    assert "model.ngram" in done("info", saved, "--verify").out
+    assert "model.ngram" in run_ok("info", saved, "--verify").out
 
 
 def test_model_file_of_another_model_is_rejected(tmp_path: Path) -> None:

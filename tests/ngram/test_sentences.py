@@ -70,8 +70,8 @@ def score_by_steps(pair: Pair, sentence: str, bos: bool, eos: bool) -> tuple[lis
     ids = [names.index(word) if word in names else 0 for word in split_words(sentence)]
     targets = [*ids, pair.vocabulary.eos] if eos else ids
     if not bos:  # null context: no n-gram reaches beyond the first word
-        found = [score_with_truncated_order(pair, targets[:t], targets[t]) for t in range(len(targets))]
-        return found, ids.count(0)
+        results = [score_with_truncated_order(pair, targets[:t], targets[t]) for t in range(len(targets))]
+        return results, ids.count(0)
     state, log_probs, last = pair.readable.start(1), [], pair.vocabulary.bos
     for target in targets:
         log_p, state = pair.readable.step(state, np.array([last]))

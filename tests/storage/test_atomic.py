@@ -117,10 +117,10 @@ def test_write_keeps_the_owner_where_permitted(
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     def stat_of_another_owner(path: Path, **options: Any) -> os.stat_result:
-        found = really(path, **options)
+        result = really(path, **options)
         if path != model:
-            return found
-        return os.stat_result([found[0] & ~0o777 | 0o751, *found[1:4], 4321, 8765, *found[6:]])
+            return result
+        return os.stat_result([result[0] & ~0o777 | 0o751, *result[1:4], 4321, 8765, *result[6:]])
 
     monkeypatch.setattr(os, "chown", chown)
     monkeypatch.setattr(Path, "stat", stat_of_another_owner)

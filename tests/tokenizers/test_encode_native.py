@@ -1,4 +1,4 @@
-"""Texts and tokenizers supported by the compiled extension; test_preparation.py compares its results."""
+"""Texts and tokenizers supported by the compiled extension; test_prepare_corpus.py compares its results."""
 
 import gzip
 import hashlib

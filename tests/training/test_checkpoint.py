@@ -32,12 +32,12 @@ def example(version: int = 1) -> Checkpoint:
 
 def version_at(place: Path) -> int:
     """The version that all parts of the checkpoint agree on."""
-    found = load(place)
-    assert found is not None
+    loaded = load(place)
+    assert loaded is not None
     versions = {
-        int(t.flatten()[0]) for part in (found.weights, found.optimizer, found.state) for t in part.values()
+        int(t.flatten()[0]) for part in (loaded.weights, loaded.optimizer, loaded.state) for t in part.values()
     }
-    assert versions == {found.position["step"]}
+    assert versions == {loaded.position["step"]}
     return versions.pop()
 
 
@@ -63,9 +63,9 @@ def test_checkpoint_restores_all_tensor_kinds_exactly(tmp_path: Path) -> None:
         "learned": torch.nn.Parameter(torch.tensor([float("inf"), -0.0])),
     }
     save(tmp_path, Checkpoint(tensors, tensors, tensors, {}, {}))
-    found = load(tmp_path)
-    assert found is not None
-    for part in (found.weights, found.optimizer, found.state):
+    loaded = load(tmp_path)
+    assert loaded is not None
+    for part in (loaded.weights, loaded.optimizer, loaded.state):
         assert part.keys() == tensors.keys()
         for name, tensor in part.items():
             assert tensor.dtype == tensors[name].dtype
@@ -93,9 +93,9 @@ def test_checkpoint_restores_the_random_state(tmp_path: Path) -> None:
         save(tmp_path, Checkpoint({}, {}, {"rng.cpu": torch.get_rng_state()}, {}, {}))
         expected = torch.rand(100)
         torch.manual_seed(6)
-        found = load(tmp_path)
-        assert found is not None
-        torch.set_rng_state(found.state["rng.cpu"])
+        loaded = load(tmp_path)
+        assert loaded is not None
+        torch.set_rng_state(loaded.state["rng.cpu"])
         assert torch.equal(torch.rand(100), expected)
 
 
@@ -105,9 +105,9 @@ def test_checkpoint_position_and_identity_are_json(tmp_path: Path) -> None:
     save(tmp_path, Checkpoint({}, {}, {}, position, identity))
     assert json.loads((tmp_path / "checkpoint" / "position.json").read_text()) == position
     assert json.loads((tmp_path / "checkpoint" / "config.json").read_text()) == identity
-    found = load(tmp_path)
-    assert found is not None
-    assert (found.position, found.identity) == (position, identity)
+    loaded = load(tmp_path)
+    assert loaded is not None
+    assert (loaded.position, loaded.identity) == (position, identity)
 
 
 def test_checkpoint_rejects_nan_and_keeps_the_old_one(tmp_path: Path) -> None:

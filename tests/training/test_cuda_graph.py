@@ -60,7 +60,7 @@ def test_cuda_graph_gradient_statistics_equal_eager_ones() -> None:
         training=TrainingConfig(batch_size=4, bptt=8, clip=0.25, learning_rate=1e-3),
     )
     ids = np.random.default_rng(2).integers(3, VOCABULARY.size, 400)
-    found = []
+    results = []
     for reader in (EagerStepper, CudaGraphStepper):
         torch.manual_seed(1)
         network = lstm.build(config, VOCABULARY, None).to(gpu).train()
@@ -73,11 +73,11 @@ def test_cuda_graph_gradient_statistics_equal_eager_ones() -> None:
         assert step.gradient_stats.steps.tolist() == [steps + 1] * len(
             step.gradient_stats.names
         )  # warm-up steps are not counted
-        found.append(step.gradient_stats.flush())
-    assert sum(found[0]["clipped_by"].values()) > 3
-    assert found[1]["clipped_by"] == found[0]["clipped_by"]
+        results.append(step.gradient_stats.flush())
+    assert sum(results[0]["clipped_by"].values()) > 3
+    assert results[1]["clipped_by"] == results[0]["clipped_by"]
     for part in ("gradient_norms", "update_ratio"):
-        assert found[1][part] == pytest.approx(found[0][part], rel=0.02)
+        assert results[1][part] == pytest.approx(results[0][part], rel=0.02)
 
 
 def test_gpu_model_loads_on_the_cpu(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_gpu_run_resumes_exactly(tmp_path: Path) -> None:
 
 def test_fp16_with_dropout_trains_as_well_as_fp32() -> None:
     """The same text in fp32 and fp16 with CUDA graphs: similar losses, far below the initial ones."""
-    found = {}
+    result = {}
     for precision in ("fp32", "fp16"):
         settings: dict[str, Any] = {"hidden": 32, "epochs": 8, "learning_rate": 0.01, "dropout": 0.1}
         texts: dict[str, Any] = {"train": lines(200), "valid": lines(200, seed=2)}
         model = train_briefly("lstm", "stream", device="cuda", precision=precision, **texts, **settings)
-        found[precision] = [e["nats"] for e in entries(model.log) if e.get("event") == "validation"]
-    assert found["fp16"][-1] < found["fp16"][0] - 0.2
-    assert found["fp16"][-1] == pytest.approx(found["fp32"][-1], abs=0.1)
+        result[precision] = [e["nats"] for e in entries(model.log) if e.get("event") == "validation"]
+    assert result["fp16"][-1] < result["fp16"][0] - 0.2
+    assert result["fp16"][-1] == pytest.approx(result["fp32"][-1], abs=0.1)

@@ -143,11 +143,11 @@ def test_checkpoint_without_gradient_statistics_resumes(tmp_path: Path) -> None:
     run = "lstm-stream-adamw"
     uninterrupted = run_to_the_end(run)
     run_interrupted(tmp_path, run, 4)  # lines are logged after steps 3 and 5, where the epoch ends
-    found = checkpoint.load(tmp_path)
-    assert found is not None
-    state = {name: tensor for name, tensor in found.state.items() if name != "blame"}
-    assert len(state) == len(found.state) - 1
-    checkpoint.save(tmp_path, dataclasses.replace(found, state=state))
+    loaded = checkpoint.load(tmp_path)
+    assert loaded is not None
+    state = {name: tensor for name, tensor in loaded.state.items() if name != "blame"}
+    assert len(state) == len(loaded.state) - 1
+    checkpoint.save(tmp_path, dataclasses.replace(loaded, state=state))
     again = run_to_the_end(run, tmp_path, resume=True)
     assert weights_file(run, again) == weights_file(run, uninterrupted)
     differing = [a for a, b in zip(entries(again.log), entries(uninterrupted.log), strict=True) if a != b]

@@ -99,9 +99,9 @@ def test_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, run: str) -> No
     for n, step in enumerate((1, an_epoch // 2, an_epoch, an_epoch + 1, total - 1, total)):
         place = tmp_path / str(n)
         run_interrupted(place, run, step)
-        found = checkpoint.load(place)
-        assert found is not None
-        assert found.position["step"] == step
+        loaded = checkpoint.load(place)
+        assert loaded is not None
+        assert loaded.position["step"] == step
         again = run_to_the_end(run, place, resume=True)
         assert weights_file(run, again) == weights_file(run, uninterrupted), f"stopped at step {step} of {total}"
         assert entries(again.log) == entries(uninterrupted.log), f"stopped at step {step} of {total}"

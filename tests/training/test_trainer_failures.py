@@ -53,10 +53,10 @@ def test_non_finite_loss_stops_the_run(tmp_path: Path, value: float) -> None:
     with pytest.raises(Diverged, match=r"diverged at step 6: w has 2 (NaN|infinite) of 2 values") as stopped:
         run.fit()
     assert f"kept at {tmp_path / 'checkpoint'}" in str(stopped.value)
-    found = checkpoint.load(tmp_path)
-    assert found is not None
-    assert found.position["step"] == 5
-    assert found.weights["w"].tolist() == [6, 7]
+    loaded = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert loaded.position["step"] == 5
+    assert loaded.weights["w"].tolist() == [6, 7]
 
 
 def test_overflowed_weights_are_never_checkpointed(tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_overflowed_weights_are_never_checkpointed(tmp_path: Path) -> None:
     run = trainer(Weights(0.0), Slopes((-0.5,), (-1.0,)), config, out=tmp_path)
     with pytest.raises(Diverged, match=r"step 2: w has 1 infinite of 1 values.*last good checkpoint"):
         run.fit()
-    found = checkpoint.load(tmp_path)
-    assert found is not None
-    assert found.position["step"] == 1
-    assert found.weights["w"].isfinite().all()
+    loaded = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert loaded.position["step"] == 1
+    assert loaded.weights["w"].isfinite().all()
 
 
 def test_divergence_without_a_checkpoint_mentions_none() -> None:
@@ -110,18 +110,18 @@ def test_network_with_a_huge_learning_rate_diverges(tmp_path: Path, family: str,
     huge: dict[str, Any] = {"optimizer": "sgd", "learning_rate": rate, "clip": 0.0, "warmup": 0}
     with pytest.raises(Diverged, match=rf"diverged at step \d+: {words}; the last good checkpoint"):
         train_briefly(family, run_dir=tmp_path, checkpoint_seconds=0.0, **huge)
-    found = checkpoint.load(tmp_path)
-    assert found is not None
-    assert all(tensor.isfinite().all() for tensor in found.weights.values() if tensor.is_floating_point())
+    loaded = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert all(tensor.isfinite().all() for tensor in loaded.weights.values() if tensor.is_floating_point())
 
 
 def test_checkpoints_follow_the_clock(tmp_path: Path) -> None:
     trainer(Weights(0.0), UP, sgd(checkpoint_seconds=1000.0), out=tmp_path).fit()
     assert checkpoint.load(tmp_path) is None
     trainer(Weights(0.0), UP, sgd(checkpoint_seconds=0.0), out=tmp_path).fit()
-    found = checkpoint.load(tmp_path)
-    assert found is not None
-    assert found.position["step"] == 8
+    loaded = checkpoint.load(tmp_path)
+    assert loaded is not None
+    assert loaded.position["step"] == 8
 
 
 def test_log_is_written_during_training(tmp_path: Path) -> None:

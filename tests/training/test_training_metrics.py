@@ -157,4 +157,4 @@ def test_saturation_by_huge_weights_is_reported(context: Any) -> None:
         log = train_briefly("rnn", context, hush=False, **huge).log
     words = [entry["words"] for entry in entries(log) if entry.get("event") == "advice"]
     assert sum("are saturated" in message for message in words) == 1
-    assert words == [str(each.message) for each in warned]
+    assert words == [str(item.message) for item in warned]
