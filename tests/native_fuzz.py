@@ -352,10 +352,10 @@ class Fuzzer:
         self.reached: set[str] = set()
 
     def call(self, what: str, function: Callable[..., Any], arguments: Arguments) -> Any:
-        output = {name: shown_as(value) for name, value in arguments.items()}
+        rendered = {name: shown_as(value) for name, value in arguments.items()}
         self.log.seek(0)
         self.log.truncate()
-        self.log.write(f"{what} {output}\n")
+        self.log.write(f"{what} {rendered}\n")
         self.log.flush()
         self.calls += 1
         self.reached.add(what)
@@ -368,7 +368,7 @@ class Fuzzer:
         except KeyError:  # from a callback, or a missing dictionary key
             self.refused += 1
         except Exception as error:  # an exception raised by a callback passes through C++ unchanged
-            raise AssertionError(f"{what} {output} raised {error!r}") from error
+            raise AssertionError(f"{what} {rendered} raised {error!r}") from error
 
     def mutated(self, arguments: Arguments) -> Arguments:
         changed = dict(arguments)

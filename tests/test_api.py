@@ -224,7 +224,7 @@ def test_setting_of_another_family_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [None, "auto"])
 @pytest.mark.parametrize("settings", [{"stop_after": 1}, {"schedule": "plateau"}])
-def test_a_missing_validation_text_is_reported_before_any_work(
+def test_missing_validation_text_is_reported_before_any_work(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], size: str | None
 ) -> None:
     def prepare(*_: object) -> NoReturn:

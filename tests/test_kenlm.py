@@ -281,19 +281,19 @@ def test_kenlm_scores_equal_the_arpa_definition(
         model = kenlm.Model(folder / name)
         states: list[tuple[kenlm.State, brute_force.State]] = []
         for words in [*queries, *lines]:
-            state, expected_ = kenlm.State(), brute_force.State()
+            state, reference_state = kenlm.State(), brute_force.State()
             model.BeginSentenceWrite(state)
-            expected.BeginSentenceWrite(expected_)
+            expected.BeginSentenceWrite(reference_state)
             for word in words:
                 out, wanted_out = kenlm.State(), brute_force.State()
                 answer = model.BaseScore(state, word, out)
-                assert answer == pytest.approx(expected.BaseScore(expected_, word, wanted_out), abs=1e-5)
-                state, expected_ = out, wanted_out
-                states.append((state, expected_))
+                assert answer == pytest.approx(expected.BaseScore(reference_state, word, wanted_out), abs=1e-5)
+                state, reference_state = out, wanted_out
+                states.append((state, reference_state))
             sentence = " ".join(words)
-            for actual, message in zip(model.full_scores(sentence), expected.full_scores(sentence), strict=True):
-                assert actual[0] == pytest.approx(message[0], abs=1e-5)
-                assert actual[1:] == message[1:]
+            for actual, reference in zip(model.full_scores(sentence), expected.full_scores(sentence), strict=True):
+                assert actual[0] == pytest.approx(reference[0], abs=1e-5)
+                assert actual[1:] == reference[1:]
         for one, wanted_one in states:
             for other, wanted_other in states:
                 assert (one == other) == (wanted_one == wanted_other)

@@ -40,8 +40,8 @@ def read(page: Path) -> str:
 
 def seconds(page: Path) -> int:
     """The duration stated on the page."""
-    message = SECONDS.search(read(page))
-    return int(message[1]) if message else 0
+    match = SECONDS.search(read(page))
+    return int(match[1]) if match else 0
 
 
 def run_console(block: str, page: str) -> None:
@@ -53,8 +53,8 @@ def run_console(block: str, page: str) -> None:
         words = ["bash", "-c", f"set -o pipefail; {command}"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 0 or "| head" in command, f"{page}: {command}{done.stderr}"
-        expected_ = expected.replace("…", "...")
-        is_shown = doctest.OutputChecker().check_output(expected_, done.stdout, doctest.ELLIPSIS)
+        pattern = expected.replace("…", "...")
+        is_shown = doctest.OutputChecker().check_output(pattern, done.stdout, doctest.ELLIPSIS)
         assert not expected.strip() or is_shown, f"{page}: {command}expected\n{expected}got\n{done.stdout}"
 
 
@@ -82,8 +82,8 @@ def texts(picture: Path) -> list[str]:
         assert root.findtext(f"{SVG}{name}"), f"{picture.name} has no {name}"
     style = root.findtext(f"{SVG}style") or ""
     assert "prefers-color-scheme" in style, f"{picture.name} has no paper and ink of its own: see standalone()"
-    output = {f"{SVG}{name}" for name in ("title", "desc", "text")}
-    return ["".join(element.itertext()) for element in root.iter() if element.tag in output]
+    tags = {f"{SVG}{name}" for name in ("title", "desc", "text")}
+    return ["".join(element.itertext()) for element in root.iter() if element.tag in tags]
 
 
 def test_warnings_quoted_in_lesson_3_are_printed() -> None:
@@ -145,5 +145,5 @@ def test_lesson_index_is_complete_and_ordered() -> None:
 
 
 def test_every_lesson_picture_is_used() -> None:
-    output = {name for page in PAGES for _, name in PICTURE.findall(read(page))}
-    assert {path.name for path in (LESSONS / "images").iterdir()} == output
+    used_pictures = {name for page in PAGES for _, name in PICTURE.findall(read(page))}
+    assert {path.name for path in (LESSONS / "images").iterdir()} == used_pictures

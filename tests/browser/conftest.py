@@ -76,18 +76,21 @@ def visit(browser: Browser, url: str) -> Visit:
         context = browser.new_context(**settings)
         context.set_default_timeout(TIMEOUT_MS)
         page = context.new_page()
-        request_: list[str] = []
+        requested_urls: list[str] = []
         failed: list[str] = []
-        page.on("request", lambda request: request_.append(request.url))
+        page.on("request", lambda request: requested_urls.append(request.url))
         page.on("pageerror", lambda error: failed.append(str(error)))
         page.on(
-            "console", lambda message: failed.append(message.text) if "Content Security" in message.text else None
+            "console",
+            lambda console_message: (
+                failed.append(console_message.text) if "Content Security" in console_message.text else None
+            ),
         )
         page.goto(address)
         yield page
         context.close()
-        assert request_
-        assert {urlsplit(item).netloc for item in request_} == {urlsplit(address).netloc}
+        assert requested_urls
+        assert {urlsplit(item).netloc for item in requested_urls} == {urlsplit(address).netloc}
         assert failed == []
 
     return open_page

@@ -332,8 +332,8 @@ def test_api_key_is_requested_and_kept_in_memory_only(visit: Visit, folders: lis
         page.fill("#key", KEY)
         page.keyboard.press("Enter")
         expect(page.locator("#panel-next .bar").first).to_be_visible(timeout=TIMEOUT_MS)
-        remaining = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
-        assert KEY not in remaining
+        stored = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+        assert KEY not in stored
         assert KEY not in page.content()
 
 
@@ -377,15 +377,15 @@ def test_page_fits_light_dark_and_narrow_screens(visit: Visit, name: str) -> Non
         paper = body.evaluate("(element) => getComputedStyle(element).backgroundColor")
         is_dark = sum(int(part) for part in paper[4:-1].split(",")[:3]) < 3 * 128
         assert is_dark == (name == "dark")
-        for item in TABS:
-            panel = open_tab(page, item)
-            if item in ("surprisal", "context"):
+        for tab in TABS:
+            panel = open_tab(page, tab)
+            if tab in ("surprisal", "context"):
                 expect(panel.locator(".card")).to_have_count(3, timeout=TIMEOUT_MS)
-            if item == "beam":
+            if tab == "beam":
                 expect(panel.locator("svg")).to_be_visible(timeout=TIMEOUT_MS)
             width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-            assert width <= inner, f"{item} is wider than the window"
+            assert width <= inner, f"{tab} is wider than the window"
             if folder:
-                page.screenshot(path=Path(folder) / f"{name}-{item}.png", full_page=True)
+                page.screenshot(path=Path(folder) / f"{name}-{tab}.png", full_page=True)
         page.click("#theme")
         expect(body).not_to_have_css("background-color", paper)

@@ -76,9 +76,9 @@ def test_classify_explain_worked_by_hand(naive: Path, tmp_path: Path) -> None:
     outcome_ = run_ok("classify", "predict", naive, "--html", page, stdin="GOOD <b>  &\tmore\n")
     assert outcome_.err == f"wrote {page}\n"
     assert outcome_.out.count("\n") == 1
-    output = page.read_text().partition("<article>")[2]
-    assert re.sub("<[^>]*>", "", output).strip().endswith("GOOD &lt;b&gt;  &amp;\tmore &lt;/s&gt;")  # as typed
-    assert output.count('class="unknown"') == 5  # <, b, >, &, more
+    article = page.read_text().partition("<article>")[2]
+    assert re.sub("<[^>]*>", "", article).strip().endswith("GOOD &lt;b&gt;  &amp;\tmore &lt;/s&gt;")  # as typed
+    assert article.count('class="unknown"') == 5  # <, b, >, &, more
 
 
 def test_classify_evaluate_worked_by_hand(naive: Path, tmp_path: Path) -> None:

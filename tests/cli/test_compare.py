@@ -123,9 +123,9 @@ def test_compare_report_is_self_contained(compared: Outcome, out: Path, results:
 
 def test_compare_prints_a_table(english_text: Path, tmp_path: Path) -> None:
     options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path)
-    reported, table = run_ok("compare", english_text, *options).out.split("\nmodel ")
-    assert reported.startswith(str(english_text))
-    assert "tokenizer word, 19" in reported.replace("\n", "")  # 16 words, <unk>, <s>, </s>
+    heading, table = run_ok("compare", english_text, *options).out.split("\nmodel ")
+    assert heading.startswith(str(english_text))
+    assert "tokenizer word, 19" in heading.replace("\n", "")  # 16 words, <unk>, <s>, </s>
     headings, *rows = table.splitlines()
     assert headings.split() == ["bits/byte", "perplexity", "size", "sec", "sample"]
     assert rows[0].startswith("ngram-")
@@ -229,9 +229,11 @@ def test_compare_with_several_tokenizers_and_a_budget(english_text: Path, tmp_pa
     assert rows[-2] == "tokenizer: word (punctuation is split from words)"
     assert rows[-1] == "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
     assert headings.split()[0] == "tokenizer"
-    output = re.findall(r"^ngram-(\w+)-[\w-]+(?: and \d+ more)?(?: †)? +(\w+) ", "\n".join(rows), re.MULTILINE)
-    assert {name for name, _ in output} == {"char", "word"}
-    assert all(name == tokenizer for name, tokenizer in output)
+    printed_names = re.findall(
+        r"^ngram-(\w+)-[\w-]+(?: and \d+ more)?(?: †)? +(\w+) ", "\n".join(rows), re.MULTILINE
+    )
+    assert {name for name, _ in printed_names} == {"char", "word"}
+    assert all(name == tokenizer for name, tokenizer in printed_names)
     assert all(len(line) <= 100 for line in (headings, *rows))
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "results.json"}
 

@@ -54,11 +54,12 @@ def test_info_of_a_classifier(tmp_path: Path) -> None:
     assert document["labels"] == dict.fromkeys(names, 2)
     assert 0.5 <= document["temperature"] <= 20
     assert document["vocab_size"] == 11 + 3  # text, of and nine names; <unk>, <s> and </s>
-    output = facts(tmp_path / "m")  # valid_calibration_error_before is longer than a fixed column
-    assert output["labels"] == f"9: {', '.join(f'{name} (2)' for name in names[:8])}, …"
-    assert float(output["temperature"]) == document["temperature"]
+    printed_facts = facts(tmp_path / "m")  # valid_calibration_error_before is longer than a fixed column
+    assert printed_facts["labels"] == f"9: {', '.join(f'{name} (2)' for name in names[:8])}, …"
+    assert float(printed_facts["temperature"]) == document["temperature"]
     assert (
-        float(output["  valid_calibration_error_before"]) == document["metrics"]["valid_calibration_error_before"]
+        float(printed_facts["  valid_calibration_error_before"])
+        == document["metrics"]["valid_calibration_error_before"]
     )
 
 
@@ -67,9 +68,9 @@ def test_info_of_a_tagger(tmp_path: Path) -> None:
     document = run_ok("info", tmp_path / "m", "--json").json()
     assert sorted(document["tags"]) == ["B-LOC", "E-LOC", "O", "S-PER"]
     assert (document["scheme"], document["learnt_scheme"]) == ("iob1", "bioes")
-    output = facts(tmp_path / "m")
-    assert output["tags"] == "4: O, B-LOC, E-LOC, S-PER"  # most frequent first, ties by name
-    assert (output["scheme"], output["learnt_scheme"]) == ("iob1", "bioes")
+    printed_facts = facts(tmp_path / "m")
+    assert printed_facts["tags"] == "4: O, B-LOC, E-LOC, S-PER"  # most frequent first, ties by name
+    assert (printed_facts["scheme"], printed_facts["learnt_scheme"]) == ("iob1", "bioes")
 
 
 @pytest.mark.parametrize("is_separate", [False, True])

@@ -88,10 +88,10 @@ def test_commands_that_run_a_model_share_the_device_option(words: tuple[str, ...
     command = ROOT
     for word in words:
         command = command.commands[word]
-    results = [option for option in command.params if option.name == "device"]
-    assert bool(results) == (" ".join(words) in RUN_A_MODEL)
-    if results:
-        (option,) = results
+    device_options = [option for option in command.params if option.name == "device"]
+    assert bool(device_options) == (" ".join(words) in RUN_A_MODEL)
+    if device_options:
+        (option,) = device_options
         assert (option.opts, option.default) == (["--device"], "auto")
         assert option.help == "Device of neural models: auto, cpu or cuda."
 
@@ -231,8 +231,8 @@ def test_signal_stops_the_work_without_loss(
 
 def loaded_by(code: str) -> set[str]:
     """Heavy modules loaded in a fresh Python after this code."""
-    output = f"import sys; {code}; print('loaded', [m for m in {HEAVY!r} if m in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", output], capture_output=True, timeout=60, check=True)
+    script = f"import sys; {code}; print('loaded', [m for m in {HEAVY!r} if m in sys.modules])"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
     last = ended.stdout.decode().splitlines()[-1]
     return set(re.findall(r"'([^']+)'", last))
 

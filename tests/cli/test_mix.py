@@ -69,8 +69,10 @@ def test_mix_of_mixtures(letters: tuple[Path, Path], tmp_path: Path) -> None:
     mostly = write(tmp_path / "mostly.txt", "a\na\na\nb\n")
     run_ok("mix", tmp_path / "even", letters[0], "--held-out", mostly, "--out", tmp_path / "outer", "--json")
     # p(a) = (λ/2 + 1 − λ)/2 has to be 3/8, so λ = 1/2; then p(b) = 1/8.
-    result = {e["token"]: e["probability"] for e in run_ok("next", tmp_path / "outer", "", "--json").json()["next"]}
-    assert result == pytest.approx({"a": 3 / 8, "b": 1 / 8, "</s>": 1 / 2}, abs=1e-5)
+    probabilities = {
+        e["token"]: e["probability"] for e in run_ok("next", tmp_path / "outer", "", "--json").json()["next"]
+    }
+    assert probabilities == pytest.approx({"a": 3 / 8, "b": 1 / 8, "</s>": 1 / 2}, abs=1e-5)
     config = run_ok("info", tmp_path / "outer", "--json").json()["config"]
     assert config["weights"] == pytest.approx([1 / 2, 1 / 2], abs=1e-4)
 
@@ -140,12 +142,12 @@ def test_mixture_folder_is_self_contained(toy_text: Path, tmp_path: Path) -> Non
 
 def test_mix_of_open_and_closed_vocabularies_in_any_order(laplace: Path, closed: Path, tmp_path: Path) -> None:
     held_out = write(tmp_path / "held_out.txt", "i love zebras\n")
-    results = []
+    bits_per_byte = []
     for name, models in (("a", (laplace, closed)), ("b", (closed, laplace))):
         run_ok("mix", *models, "--held-out", held_out, "--out", tmp_path / name)
-        results.append(run_ok("evaluate", tmp_path / name, held_out, "--json").json()["bits_per_byte"])
-    assert results[0] == pytest.approx(results[1])
-    assert results[0] is not None
+        bits_per_byte.append(run_ok("evaluate", tmp_path / name, held_out, "--json").json()["bits_per_byte"])
+    assert bits_per_byte[0] == pytest.approx(bits_per_byte[1])
+    assert bits_per_byte[0] is not None
 
 
 def test_model_mixed_with_itself_has_two_weights(laplace: Path, tmp_path: Path) -> None:

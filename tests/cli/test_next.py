@@ -22,10 +22,10 @@ def test_next_worked_example(closed: Path) -> None:
 
 @pytest.mark.parametrize("context", ["", "i love", "never seen", "<s>"])
 def test_next_sums_to_one(model: Path, context: str) -> None:
-    next = run_ok("next", model, context, "--top", 1000, "--json").json()["next"]
-    assert sum(entry["probability"] for entry in next) == pytest.approx(1, abs=1e-6)
-    assert "<s>" not in [entry["token"] for entry in next]
-    assert sorted(next, key=lambda entry: -entry["probability"]) == next
+    entries = run_ok("next", model, context, "--top", 1000, "--json").json()["next"]
+    assert sum(entry["probability"] for entry in entries) == pytest.approx(1, abs=1e-6)
+    assert "<s>" not in [entry["token"] for entry in entries]
+    assert sorted(entries, key=lambda entry: -entry["probability"]) == entries
 
 
 def test_literal_start_symbol_is_a_word(mle: Path) -> None:
@@ -49,9 +49,9 @@ def test_next_shows_unknown_words(toy_text: Path, tmp_path: Path) -> None:
     run_ok("train", "ngram", toy_text, "--order", 1, "--smoothing", "laplace", "--min-count", 2, "--out", model)
     # i, love and cats twice each, 3 words once, </s> three times: (3 + 1) / (12 + 5) for <unk>
     assert f"{4 / 17:.6f}\t<unk> (an unknown word)\n" in run_ok("next", model, "i").out
-    result = {entry["token"]: entry for entry in run_ok("next", model, "i", "--json").json()["next"]}
-    assert result["<unk>"] == {"token": "<unk>", "probability": pytest.approx(4 / 17), "is_unknown": True}
-    assert result["cats"]["is_unknown"] is False
+    entries = {entry["token"]: entry for entry in run_ok("next", model, "i", "--json").json()["next"]}
+    assert entries["<unk>"] == {"token": "<unk>", "probability": pytest.approx(4 / 17), "is_unknown": True}
+    assert entries["cats"]["is_unknown"] is False
 
 
 def test_next_prints_punctuation_without_joiners(tmp_path: Path) -> None:

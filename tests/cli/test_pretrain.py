@@ -35,15 +35,15 @@ def test_pretrain_saves_an_encoder(
 ) -> None:
     out = tmp_path / "encoder"
     outcome = pretrained(family, text, out, "--valid", valid, "--json", "--min-count", 2)
-    result, loaded = outcome.json(), api.load(out, kind="pretrain", device="cpu")
-    assert (result["task"], result["family"], result["model"]) == ("pretrain", family, str(out))
-    assert result["parameters"] == loaded.parameters
+    document, loaded = outcome.json(), api.load(out, kind="pretrain", device="cpu")
+    assert (document["task"], document["family"], document["model"]) == ("pretrain", family, str(out))
+    assert document["parameters"] == loaded.parameters
     for name, figures in loaded.evaluate(valid).items():
-        assert result[f"valid_{name}_perplexity"] == pytest.approx(figures.perplexity)
-        assert result["validation"][name]["perplexity"] == result[f"valid_{name}_perplexity"]
-    assert tuple(loaded.evaluate(valid)) == tuple(result["validation"]) == names
-    output = ", ".join(f"{name} {result['validation'][name]['perplexity']:.2f}" for name in names)
-    assert f"saved {out}: {loaded.parameters:,} parameters, validation perplexity {output}, " in outcome.err
+        assert document[f"valid_{name}_perplexity"] == pytest.approx(figures.perplexity)
+        assert document["validation"][name]["perplexity"] == document[f"valid_{name}_perplexity"]
+    assert tuple(loaded.evaluate(valid)) == tuple(document["validation"]) == names
+    perplexities = ", ".join(f"{name} {document['validation'][name]['perplexity']:.2f}" for name in names)
+    assert f"saved {out}: {loaded.parameters:,} parameters, validation perplexity {perplexities}, " in outcome.err
     assert loaded.origin.command.startswith(f"chainrule pretrain {family}")
 
 

@@ -46,8 +46,8 @@ def test_score_add_one_worked_example(closed: Path, laplace: Path) -> None:
 )
 def test_score_units(closed: Path, unit: str, total: float) -> None:
     outcome = run_ok("score", closed, "--unit", unit, stdin="i love mice\n")
-    output, text = outcome.out.removesuffix("\n").split("\t")
-    assert float(output) == pytest.approx(total, abs=1e-5)
+    value, text = outcome.out.removesuffix("\n").split("\t")
+    assert float(value) == pytest.approx(total, abs=1e-5)
     assert text == "i love mice"
     document = run_ok("score", closed, "--unit", unit, "--json", stdin="i love mice\n").json()
     assert document["unit"] == unit
@@ -77,15 +77,15 @@ def test_score_treats_control_symbols_as_text(tmp_path: Path, toy_text: Path) ->
     empty, start, end, unknown = run_ok(
         "score", tmp_path / "m", "--json", stdin="\n<s>\n</s>\n<unk>\n"
     ).json_lines()
-    for actual in (start, end, unknown):
+    for document in (start, end, unknown):
         # One unseen word: p(<unk> | <s> <s>) = 1/11, then p(</s> | an unseen context) = 1/8.
-        assert actual["tokens"] == ["<unk>", "</s>"]
-        assert actual["oov"] == 1
-        assert actual["log_prob"] == pytest.approx(math.log(1 / 88), rel=1e-6)
+        assert document["tokens"] == ["<unk>", "</s>"]
+        assert document["oov"] == 1
+        assert document["log_prob"] == pytest.approx(math.log(1 / 88), rel=1e-6)
     assert empty["log_prob"] == pytest.approx(
         math.log(1 / 11), rel=1e-6
     )  # if they were control symbols, all would have this value
-    spelled = {actual["log_prob_of_spellings"] for actual in (start, end, unknown)}
+    spelled = {document["log_prob_of_spellings"] for document in (start, end, unknown)}
     assert len(spelled) == 3
     assert max(spelled) < 0
 
@@ -128,18 +128,18 @@ def test_score_sums_tokens_and_matches_evaluate(model: Path, tmp_path: Path) -> 
     lines = ["the cat sees a dog today", "a zebra sees", "", "now now now now", "the"]
     text = write(tmp_path / "test.txt", "\n".join(lines) + "\n")
     together = run_ok("score", model, text, "--json").json_lines()
-    assert [actual["text"] for actual in together] == lines
-    for actual in together:
-        assert math.fsum(actual["log_probs"]) == pytest.approx(actual["log_prob"], rel=1e-9)
-    for line, actual in zip(lines, together, strict=True):
+    assert [document["text"] for document in together] == lines
+    for document in together:
+        assert math.fsum(document["log_probs"]) == pytest.approx(document["log_prob"], rel=1e-9)
+    for line, document in zip(lines, together, strict=True):
         alone = run_ok("score", model, "--json", stdin=line + "\n").json()
-        assert alone == actual
+        assert alone == document
     figures = run_ok("evaluate", model, text, "--json").json()
-    total = math.fsum(actual["log_prob"] for actual in together)
+    total = math.fsum(document["log_prob"] for document in together)
     assert -figures["nats_per_token"] * figures["tokens"] == pytest.approx(total, rel=1e-9)
-    spelled = math.fsum(actual["log_prob_of_spellings"] for actual in together)
+    spelled = math.fsum(document["log_prob_of_spellings"] for document in together)
     assert -(total + spelled) / math.log(2) / figures["bytes"] == pytest.approx(figures["bits_per_byte"], rel=1e-9)
-    assert figures["oov"] == sum(actual["oov"] for actual in together) > 0
+    assert figures["oov"] == sum(document["oov"] for document in together) > 0
 
 
 def test_score_more_lines_than_a_batch(mle: Path) -> None:

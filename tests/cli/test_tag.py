@@ -162,8 +162,8 @@ def test_tag_predict_defaults_to_the_training_column(place: Path, tmp_path: Path
 
 def test_tag_reads_json_lines(words: Path, tmp_path: Path) -> None:
     text = '{"words": ["the", "saw"]}\n{"words": ["a"]}\n'
-    for arguments, stdin in (("-", text), (write_text(tmp_path / "x.json", text), "")):
-        assert run_ok("tag", "predict", words, arguments, stdin=stdin).out == "the\tDET\nsaw\tNOUN\n\na\tDET\n"
+    for path, stdin in (("-", text), (write_text(tmp_path / "x.json", text), "")):
+        assert run_ok("tag", "predict", words, path, stdin=stdin).out == "the\tDET\nsaw\tNOUN\n\na\tDET\n"
     assert "standard input, line 1 is not a JSON object" in run_error(
         3, "tag", "predict", words, stdin='{"text": "a"}'
     )

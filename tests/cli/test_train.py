@@ -49,8 +49,8 @@ def test_train_reports_validation(tmp_path: Path, toy_text: Path) -> None:
     document = outcome.json()
     assert document["valid_perplexity"] == pytest.approx(630**0.25, rel=1e-6)
     assert document["valid_bits_per_byte"] == pytest.approx(math.log2(630) / 12, rel=1e-6)
-    output = f"validation: perplexity {630**0.25:.2f}, {math.log2(630) / 12:.4f} bits per byte"
-    assert output in outcome.err.splitlines()
+    validation_line = f"validation: perplexity {630**0.25:.2f}, {math.log2(630) / 12:.4f} bits per byte"
+    assert validation_line in outcome.err.splitlines()
 
 
 def test_train_reports_infinite_validation(tmp_path: Path, toy_text: Path) -> None:

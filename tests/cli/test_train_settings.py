@@ -138,7 +138,7 @@ def test_every_network_option_reaches_its_config(
     tmp_path: Path, toy_text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The values of a network's options in its config."""
-    arguments = api_call(monkeypatch, tmp_path, "lstm", toy_text, *NETWORK, "--no-tie", "--resume", "--tensorboard")
+    received = api_call(monkeypatch, tmp_path, "lstm", toy_text, *NETWORK, "--no-tie", "--resume", "--tensorboard")
     expected = {
         "hidden": 8,
         "layers": 2,
@@ -150,11 +150,11 @@ def test_every_network_option_reaches_its_config(
     }
     expected |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
     expected |= {"clip": 0.0, "init": "he", "precision": "bf16"}
-    settings = arguments["settings"]
+    settings = received["settings"]
     assert {name: getattr(settings.model, name) for name in expected} == settings.explicit == expected
     assert settings.run == RunConfig(context="line", seed=0)
     run = {"out": tmp_path / "m", "resume": True, "tensorboard": True}
-    assert {name: arguments[name] for name in run} == run
+    assert {name: received[name] for name in run} == run
     assert api_call(monkeypatch, tmp_path, "lstm", toy_text, "--tie")["settings"].explicit == {"tie": True}
     plain = api_call(monkeypatch, tmp_path, "lstm", toy_text)
     assert plain["settings"].explicit == {}

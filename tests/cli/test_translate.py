@@ -187,16 +187,16 @@ def test_translate_predict_and_evaluate_share_decoding_settings(folder: Path, tm
     sources, targets = tmp_path / "x.src", tmp_path / "x.tgt"
     sources.write_text("abcdef\n" * 8)
     targets.write_text("fedcba\n" * 8)
-    results = []
+    translations = []
     for seed in (1, 1, 2):
         settings = ("--strategy", "sample", "--seed", seed, "--temperature", 2, "--max-tokens", 5)
         out = tmp_path / "found.txt"
         run_ok("translate", "evaluate", folder / "model", sources, targets, "--out", out, *settings)
         assert run_ok("translate", "predict", folder / "model", sources, *settings).out == out.read_text()
-        results.append(out.read_text())
-    assert results[0] == results[1] != results[2]
-    assert len(set(results[0].splitlines())) > 1  # equal sources, each with its own random numbers
-    assert max(map(len, results[0].splitlines())) <= 5
+        translations.append(out.read_text())
+    assert translations[0] == translations[1] != translations[2]
+    assert len(set(translations[0].splitlines())) > 1  # equal sources, each with its own random numbers
+    assert max(map(len, translations[0].splitlines())) <= 5
 
 
 def test_translate_checks_the_output_path_first(

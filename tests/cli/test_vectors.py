@@ -183,8 +183,8 @@ def test_vectors_evaluate_rare_words(learnt: Path, court: Path, tmp_path: Path) 
     file = write(tmp_path / "p.tsv", "".join(f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(rows)))
     rows_ = run_ok("vectors", "evaluate", learnt, court, "--pairs", file, "--rare", "--json").json()["rows"]
     rarest = sorted(rows, key=lambda pair: min(counts[word] for word in pair))[:2]
-    remaining = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
-    again = run_ok("vectors", "evaluate", learnt, "--pairs", remaining, "--json").json()["rows"][0]["pairs"][0]
+    rare_pairs = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
+    again = run_ok("vectors", "evaluate", learnt, "--pairs", rare_pairs, "--json").json()["rows"][0]["pairs"][0]
     assert rows_[0]["pairs"][0]["rare"]["spearman"] == again["spearman"]
     assert rows_[0]["pairs"][0]["rare"]["of"] == 2
     assert rows_[1]["pairs"][0]["rare"] is None  # a file has no counts
@@ -220,8 +220,8 @@ def test_vectors_export_import_round_trip(learnt: Path, tmp_path: Path, format: 
 def test_vectors_import_from_stdin(tmp_path: Path, text: str) -> None:
     outcome = run_ok("vectors", "import", "-", "--out", tmp_path / "m", stdin=text)
     assert "2 words, 2 dimensions" in outcome.err
-    model = chainrule.load(tmp_path / "m")
-    assert (model.words, model.matrix.tolist()) == (("a", "b"), [[1, 2], [1, 3]])
+    imported = chainrule.load(tmp_path / "m")
+    assert (imported.words, imported.matrix.tolist()) == (("a", "b"), [[1, 2], [1, 3]])
     assert run_ok("info", tmp_path / "m", "--json").json()["training_text"] == "imported from standard input"
     again = ("vectors", "import", "-", "--out", tmp_path / "m")
     assert "its input - may have changed" in run_error(2, *again, stdin="a 1\n")

@@ -75,9 +75,9 @@ def test_vectors_contextual_text(encoder: Path) -> None:
 
 def test_vectors_contextual_npz_file(encoder: Path, sentences: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "vectors.npz"
-    message = run_ok("vectors", "contextual", encoder, sentences, "--out", out, *CPU)
-    assert message.out == ""
-    assert "44 sentences, layer0, layer1" in message.err
+    outcome = run_ok("vectors", "contextual", encoder, sentences, "--out", out, *CPU)
+    assert outcome.out == ""
+    assert "44 sentences, layer0, layer1" in outcome.err
     expected = contextual(chainrule.load(encoder, device="cpu"), sentences.read_text().splitlines())
     with np.load(out, allow_pickle=False) as file:
         assert file["words"].tolist() == [word for item in expected for word in item.words]
@@ -96,17 +96,17 @@ def senses_json(folder: Path, *more: object) -> Any:
 @pytest.mark.parametrize("kind", ["encoder", "model"])
 def test_vectors_senses_json_and_text(kind: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(kind)
-    result = senses_json(folder)
-    assert (result["word"], result["majority"]) == ("bank", 0.5)
-    assert result["senses"] == {"river": 12, "money": 12}
-    static, *layers = result["layers"]
+    document = senses_json(folder)
+    assert (document["word"], document["majority"]) == ("bank", 0.5)
+    assert document["senses"] == {"river": 12, "money": 12}
+    static, *layers = document["layers"]
     assert static["is_static"] is True
     assert (static["layer"], static["accuracy"], static["separation"]) == (0, 0.5, 0.0)
     assert [layer["layer"] for layer in layers] == list(range(1, len(layers) + 1))
     for layer in layers:
         assert layer["is_static"] is False
         assert layer["separation"] == pytest.approx(layer["cosine_within"] - layer["cosine_across"])
-    assert result["best_layer"] == max(layers, key=lambda item: (item["accuracy"], item["separation"]))["layer"]
+    assert document["best_layer"] == max(layers, key=lambda item: (item["accuracy"], item["separation"]))["layer"]
     text = run_ok("vectors", "senses", folder, "bank", DATA / "bank.tsv", *CPU).out
     assert "layer 0 has the same vector in all 24 sentences: it cannot separate the senses" in text
     assert f"{layers[-1]['accuracy']:.4f}" in text
@@ -118,15 +118,15 @@ def test_static_vectors_may_differ_at_the_line_start(tmp_path: Path, sentences: 
         "train", "rnn", sentences, "--out", tmp_path / "m", "--tokenizer", "bpe", "--hidden", 8, "--epochs", 1, *CPU
     )
     file = write(tmp_path / "x.tsv", "a\tthe bank was\na\tbank was\nb\tour bank\nb\tbank notes\n")
-    message = run_ok("vectors", "senses", tmp_path / "m", "bank", file, *CPU).out
-    assert "layer 0 has 2 different vectors in 4 sentences" in message
+    output = run_ok("vectors", "senses", tmp_path / "m", "bank", file, *CPU).out
+    assert "layer 0 has 2 different vectors in 4 sentences" in output
 
 
 def test_vectors_senses_figures(encoder: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("senses.svg", "senses.html"):
-        message = run_ok("vectors", "senses", encoder, "bank", DATA / "bank.tsv", "--out", tmp_path / name, *CPU)
-        assert f"wrote {tmp_path / name}" in message.err
+        outcome = run_ok("vectors", "senses", encoder, "bank", DATA / "bank.tsv", "--out", tmp_path / name, *CPU)
+        assert f"wrote {tmp_path / name}" in outcome.err
     root = ElementTree.fromstring((tmp_path / "senses.svg").read_text())
     assert len(list(root.iter("{http://www.w3.org/2000/svg}title"))) == 1 + 24
     assert (tmp_path / "senses.html").read_text().count("<mark>bank</mark>") == 24

@@ -23,11 +23,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def data(page: Path) -> dict[str, Any]:
-    hypotheses = re.search(
-        r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8")
-    )
-    assert hypotheses is not None
-    document = json.loads(hypotheses[1])
+    match = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"))
+    assert match is not None
+    document = json.loads(match[1])
     assert isinstance(document, dict)
     return document
 
@@ -38,11 +36,11 @@ def test_vectors_map_separates_clusters(file: Path, tmp_path: Path) -> None:
     assert outcome.out == ""
     assert f"saved {out}: 30 of 30 words" in outcome.err
     assert "<title>vectors.txt: word map</title>" in out.read_text(encoding="utf-8")
-    output = data(out)
-    assert output["counts"] is None  # a vector file has no counts
-    near = np.array(output["neighbors"]).reshape(30, 8)
+    page_data = data(out)
+    assert page_data["counts"] is None  # a vector file has no counts
+    near = np.array(page_data["neighbors"]).reshape(30, 8)
     assert_halves(near < 15)
-    places = np.column_stack([output["x"], output["y"]])
+    places = np.column_stack([page_data["x"], page_data["y"]])
     apart = ((places[:, None] - places) ** 2).sum(axis=2) + np.diag(np.full(30, 1 << 60))
     assert_halves(apart.argmin(axis=1)[:, None] < 15)
 
@@ -97,8 +95,8 @@ def test_vectors_map_of_a_folder_has_counts(tmp_path: Path) -> None:
     folder = tmp_path / "learnt"
     run_ok("vectors", "train", text, "--dimensions", 4, "--threads", 1, "--out", folder)
     run_ok("vectors", "map", folder, "--out", tmp_path / "map.html")
-    output = data(tmp_path / "map.html")
-    assert (output["words"], output["counts"]) == (["a", "b", "c"], [27, 18, 9])
+    page_data = data(tmp_path / "map.html")
+    assert (page_data["words"], page_data["counts"]) == (["a", "b", "c"], [27, 18, 9])
 
 
 def test_vectors_map_rejects_one_hot_vectors(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ def test_vector_folder_and_file_have_the_same_figures(corpus: Path, tmp_path: Pa
     for name, text in (("lower", corpus.read_text()), ("mixed", corpus.read_text() + "Paris " * 5 + "\n")):
         folder, back = tmp_path / name, tmp_path / f"{name}-back"
         run_ok("vectors", "train", write(tmp_path / f"{name}.txt", text), "--out", folder, *TINY)
-        remaining = [folder]
+        stored = [folder]
         for format in ("word2vec", "word2vec-binary", "glove"):
-            remaining.append(tmp_path / f"{name}.{format}")
-            run_ok("vectors", "export", folder, "--format", format, "--out", remaining[-1])
-        run_ok("vectors", "import", remaining[1], "--out", back)
-        rows = run_ok("vectors", "evaluate", *remaining, back, *arguments).json()["rows"]
+            stored.append(tmp_path / f"{name}.{format}")
+            run_ok("vectors", "export", folder, "--format", format, "--out", stored[-1])
+        run_ok("vectors", "import", stored[1], "--out", back)
+        rows = run_ok("vectors", "evaluate", *stored, back, *arguments).json()["rows"]
         for row in rows:
             assert row["pairs"] == rows[0]["pairs"]
             assert row["analogies"] == rows[0]["analogies"]
@@ -46,16 +46,16 @@ def test_vector_folder_and_file_have_the_same_figures(corpus: Path, tmp_path: Pa
 def test_rare_words_of_every_method(corpus: Path, tmp_path: Path) -> None:
     rows = [("the", "cat"), ("a", "dog"), ("one", "fish"), ("today", "garden"), ("sees", "likes"), ("in", "mouse")]
     pairs = write(tmp_path / "p.tsv", "".join(f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(rows)))
-    expected_ = [(method, ("--method", method)) for method in METHODS]
-    for name, chosen in [*expected_, ("subwords", ("--subwords", "2-3"))]:
+    trainings = [(method, ("--method", method)) for method in METHODS]
+    for name, chosen in [*trainings, ("subwords", ("--subwords", "2-3"))]:
         run_ok("vectors", "train", corpus, *chosen, "--out", tmp_path / name, *TINY)
-    model = chainrule.load(tmp_path / "skipgram")
-    counts = dict(zip(model.words, model.counts.tolist(), strict=True))
+    skipgram = chainrule.load(tmp_path / "skipgram")
+    counts = dict(zip(skipgram.words, skipgram.counts.tolist(), strict=True))
     rarest = sorted(rows, key=lambda pair: min(counts[word] for word in pair))[:2]
-    remaining = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
+    rare_pairs = write(tmp_path / "r.tsv", "".join(f"{a}\t{b}\t{rows.index((a, b))}\n" for a, b in rarest))
     models = [tmp_path / name for name in (*METHODS, "subwords")]
     rows_ = run_ok("vectors", "evaluate", *models, "--pairs", pairs, "--rare", "--json").json()["rows"]
-    alone = run_ok("vectors", "evaluate", *models, "--pairs", remaining, "--json").json()["rows"]
+    alone = run_ok("vectors", "evaluate", *models, "--pairs", rare_pairs, "--json").json()["rows"]
     for all_pairs, few in zip(rows_, alone, strict=True):
         rare, expected = all_pairs["pairs"][0]["rare"], dict(few["pairs"][0])
         del expected["file"]

@@ -49,15 +49,15 @@ def write_tasks(folder: Path, expected: dict[str, Any], own: dict[str, Any]) -> 
         for question, written in zip(expected["questions"], own["greedy"], strict=True)
     ]
     documents = {"choosing": questions, "rolling": [{"text": expected["text"]}], "writing": questions}
-    result = folder / "tasks"
-    result.mkdir(parents=True)
+    task_folder = folder / "tasks"
+    task_folder.mkdir(parents=True)
     for name, settings in TASKS.items():
-        data = result / f"{name}.jsonl"
+        data = task_folder / f"{name}.jsonl"
         data.write_text("".join(json.dumps(d) + "\n" for d in documents[name]), encoding="utf-8")
         where = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
         task = {"task": name, **where, "test_split": "test", "metadata": {"version": 1}, **settings}
-        (result / f"{name}.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML too
-    return result
+        (task_folder / f"{name}.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML too
+    return task_folder
 
 
 def check(actual: dict[str, Any], own: dict[str, Any], answers: list[int]) -> None:
@@ -81,9 +81,11 @@ def main(folder: Path, name: str, address: str) -> None:
     """One model, queried one by one and several at once."""
     expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     own = expected["models"][name]
-    built = write_tasks(folder / name, expected, own)
+    task_folder = write_tasks(folder / name, expected, own)
     lm_eval = importlib.import_module("lm_eval")
-    tasks = importlib.import_module("lm_eval.tasks").TaskManager(include_path=str(built), include_defaults=False)
+    tasks = importlib.import_module("lm_eval.tasks").TaskManager(
+        include_path=str(task_folder), include_defaults=False
+    )
     for options in ({"num_concurrent": 1, "batch_size": 2}, {"num_concurrent": 4, "batch_size": 1}):
         result = lm_eval.simple_evaluate(
             model="local-completions",

@@ -250,8 +250,8 @@ def test_learning_curves_are_plotted_by_bytes(monkeypatch: pytest.MonkeyPatch) -
         return ""
 
     monkeypatch.setattr(figures, "plot_learning_curves", record)
-    arguments = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
-    plot_learning_curves([arguments])
+    curve_ = Curve(name="a", tokens=(10, 20), bytes=(50, 100), bits_per_byte=(3.0, 2.0), doubled_bits=1.5)
+    plot_learning_curves([curve_])
     series, options = drawn
     assert series == {"a": [(50, 3.0), (100, 2.0)]}
     assert options["extrapolated"] == {"a": (200.0, 1.5)}

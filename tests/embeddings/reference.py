@@ -436,9 +436,9 @@ def count_pairs(numbers: NDArray[np.int32], number_of: NDArray[np.int32], window
     """Each pair i ≤ j as i·2^32 + j, in order, and its Σ 1/distance in units of `unit_of(window)`."""
     is_break = numbers == SENTENCE_BREAK
     words = np.where(is_break, -1, number_of[np.where(is_break, 0, numbers)]) if len(number_of) else numbers[:0]
-    remaining = words >= 0
-    sentence = np.cumsum(is_break)[: len(words)][remaining]
-    word = words[remaining].astype(np.uint64)
+    has_vector = words >= 0
+    sentence = np.cumsum(is_break)[: len(words)][has_vector]
+    word = words[has_vector].astype(np.uint64)
     unit = unit_of(window)
     pairs, amounts = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for d in range(1, min(window, max(0, len(word) - 1)) + 1):
@@ -446,10 +446,10 @@ def count_pairs(numbers: NDArray[np.int32], number_of: NDArray[np.int32], window
         a, b = word[:-d][is_near], word[d:][is_near]
         pairs.append(np.minimum(a, b) << np.uint64(32) | np.maximum(a, b))
         amounts.append(np.full(len(a), (unit + d // 2) // d, np.uint64))
-    result, place = np.unique(np.concatenate(pairs), return_inverse=True)
-    sums = np.zeros(len(result), np.uint64)
+    unique_pairs, place = np.unique(np.concatenate(pairs), return_inverse=True)
+    sums = np.zeros(len(unique_pairs), np.uint64)
     np.add.at(sums, place, np.concatenate(amounts))
-    return result, sums
+    return unique_pairs, sums
 
 
 def make_records(pairs: Whole, sums: Whole, unit: int, seed: int) -> NDArray[np.void]:
@@ -458,12 +458,12 @@ def make_records(pairs: Whole, sums: Whole, unit: int, seed: int) -> NDArray[np.
     i, j = (pairs >> np.uint64(32))[order].astype(np.int32), pairs[order].astype(np.uint32).astype(np.int32)
     is_same = i == j
     x = (np.where(is_same, sums[order] * np.uint64(2), sums[order]) / unit).astype(np.float32)
-    result = np.zeros((len(pairs), 2), RECORD)
-    result["x"] = x[:, None]
-    result["i"], result["j"] = np.stack([i, j], axis=1), np.stack([j, i], axis=1)
-    is_wanted = np.ones(result.shape, bool)
+    records = np.zeros((len(pairs), 2), RECORD)
+    records["x"] = x[:, None]
+    records["i"], records["j"] = np.stack([i, j], axis=1), np.stack([j, i], axis=1)
+    is_wanted = np.ones(records.shape, bool)
     is_wanted[is_same, 1] = False
-    return np.asarray(result[is_wanted])
+    return np.asarray(records[is_wanted])
 
 
 class Cooccurrence:
@@ -491,11 +491,11 @@ class Cooccurrence:
     def run(self, seconds: float) -> bool:
         """Count the whole text at once."""
         numbers = np.fromfile(self._file, np.int32, self._numbers)
-        result = make_records(
+        records = make_records(
             *count_pairs(numbers, self._number_of, self._window), unit_of(self._window), self._seed
         )
-        result.tofile(self._out)
-        self.records, self._done = len(result), self._numbers
+        records.tofile(self._out)
+        self.records, self._done = len(records), self._numbers
         return False
 
     def counted(self) -> tuple[bool, int, int]:

@@ -152,8 +152,8 @@ def test_compiled_counter_equals_the_reference(
     assert fed(reference.WordCounter(str(folder / "c")), parts) == fed(
         core.WordCounter(str(folder / "d")), [content]
     )
-    result = {(folder / name).read_bytes() for name in "abcd"}
-    assert len(result) == 1
+    contents = {(folder / name).read_bytes() for name in "abcd"}
+    assert len(contents) == 1
 
 
 @pytest.mark.native

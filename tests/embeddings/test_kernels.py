@@ -141,9 +141,9 @@ def test_compiled_glove_step_equals_the_reference(core: Any, simd: str) -> None:
         pair = (rng.normal(size=(2, D + 1)) / np.sqrt(D)).astype(np.float32)
         squares = (1 + rng.random((2, D + 1))).astype(np.float32)
         weight, log_x, rate = (float(x) for x in rng.random(3).astype(np.float32))
-        result, sums, cost = core.kernel_fit(simd, pair, squares, weight, log_x, rate)
+        updated, sums, cost = core.kernel_fit(simd, pair, squares, weight, log_x, rate)
         expected = reference.fit(pair[0], pair[1], squares[0], squares[1], weight, log_x, rate)
-        assert result == pytest.approx(pair, abs=1e-5)
+        assert updated == pytest.approx(pair, abs=1e-5)
         assert sums == pytest.approx(squares, abs=1e-5)
         assert cost == pytest.approx(expected, abs=1e-5)
 

@@ -20,9 +20,9 @@ X = np.array([[2.0, 6.0, 2.0], [6.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
 
 
 def records_of(table: np.ndarray[Any, Any], folder: Path) -> Cooccurrences:
-    created = [(i, j, table[i, j]) for i, j in zip(*np.nonzero(table), strict=True)]
-    np.array(created, RECORD).tofile(folder / "records")
-    return Cooccurrences(folder / "records", len(created))
+    records = [(i, j, table[i, j]) for i, j in zip(*np.nonzero(table), strict=True)]
+    np.array(records, RECORD).tofile(folder / "records")
+    return Cooccurrences(folder / "records", len(records))
 
 
 def test_ppmi_worked_by_hand(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def test_subword_table_contains_the_rows_of_each_word(words: list[str]) -> None:
     assert rows.dtype == np.uint32
     assert len(begins) == len(words) + 1
     for i, word in enumerate(words):
-        result = rows[int(begins[i]) : int(begins[i + 1])].tolist()
-        assert result == [len(words) + row for row in subwords.rows(word)]
+        word_rows = rows[int(begins[i]) : int(begins[i + 1])].tolist()
+        assert word_rows == [len(words) + row for row in subwords.rows(word)]
 
 
 @pytest.mark.parametrize("wrong", [(0, 3, 10), (4, 3, 10), (3, 6, 0)])

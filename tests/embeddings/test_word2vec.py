@@ -147,11 +147,11 @@ def test_finished_matrix_averages_words_with_their_ngrams(text: tuple[CountedCor
     )
     while learner.run(1):
         pass
-    model = train(counted, chosen, config, threads=1)
+    trained = train(counted, chosen, config, threads=1)
     raw = learner.input()
     for i in range(len(chosen.words)):
         parts = [i, *rows[int(begins[i]) : int(begins[i + 1])]]
-        assert model.matrix[i] == pytest.approx(raw[parts].mean(axis=0), abs=1e-7)
+        assert trained.matrix[i] == pytest.approx(raw[parts].mean(axis=0), abs=1e-7)
 
 
 @pytest.mark.native
@@ -203,9 +203,9 @@ def test_reported_loss_is_of_the_last_epoch(tmp_path: Path, monkeypatch: pytest.
         config = VectorConfig(epochs=epochs, sample=0.0, learning_rate=0.05)
         for stretch in (0.0, 1e6):
             monkeypatch.setattr(word2vec, "POLL_SECONDS", stretch)
-            model = train(counted, build_vocabulary(counted), config, threads=1)
-            losses.setdefault(epochs, []).append(model.metrics["loss"])
-            assert model.metrics["learning_rate"] == 0.05
+            trained = train(counted, build_vocabulary(counted), config, threads=1)
+            losses.setdefault(epochs, []).append(trained.metrics["loss"])
+            assert trained.metrics["learning_rate"] == 0.05
     assert losses[1][0] == losses[1][1]
     assert losses[30][0] == losses[30][1]
     assert 0 < losses[30][0] < losses[1][0]

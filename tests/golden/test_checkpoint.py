@@ -17,7 +17,7 @@ another float32 sums are rounded differently (1e-7), and AdamW, which divides by
 gradient, enlarges that where gradients are small. Without AVX2 the largest difference is 1.2e-7."""
 
 
-def test_a_stored_checkpoint_is_resumed(tmp_path: Path) -> None:
+def test_stored_checkpoint_resumes(tmp_path: Path) -> None:
     with working_folder(tmp_path) as folder:
         weights, figures = continued_run(folder)
     recorded = load_file(WEIGHTS)

@@ -13,12 +13,12 @@ COMMANDS: Final = GOLDEN / "commands"
 
 
 @pytest.mark.parametrize("name", SESSIONS)
-def test_commands_print_what_is_recorded(tmp_path: Path, name: str) -> None:
+def test_command_output_equals_the_record(tmp_path: Path, name: str) -> None:
     session = SESSIONS[name]
     with working_folder(tmp_path, session.lines):
         printed = transcript(session.lines)
     check(COMMANDS / f"{name}.txt", printed, session.tolerance)
 
 
-def test_every_record_is_compared() -> None:
+def test_every_command_record_is_used() -> None:
     check_names(COMMANDS, {f"{name}.txt" for name in SESSIONS})

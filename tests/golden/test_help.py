@@ -23,7 +23,7 @@ def help_pages(*command: str) -> dict[str, str]:
     return pages
 
 
-def test_help(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_help_pages_equal_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path)

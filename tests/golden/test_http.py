@@ -23,7 +23,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[bool, int]]
         yield {False: plain, True: with_key}
 
 
-def test_answers_are_the_recorded_ones(ports: dict[bool, int]) -> None:
+def test_http_responses_equal_the_records(ports: dict[bool, int]) -> None:
     for name, request in TRANSCRIPTS.items():
         check(HTTP / f"{name}.txt", transcript(request, ports[request.has_key]), NGRAM)
     check_names(HTTP, {f"{name}.txt" for name in TRANSCRIPTS})

@@ -31,7 +31,7 @@ CONFIGURATIONS: Final = {
 }
 
 
-def test_model_files_are_the_recorded_bits(tmp_path: Path) -> None:
+def test_model_files_equal_the_recorded_bytes(tmp_path: Path) -> None:
     digests = {}
     with working_folder(tmp_path) as folder:
         for name, options in CONFIGURATIONS.items():
@@ -41,7 +41,7 @@ def test_model_files_are_the_recorded_bits(tmp_path: Path) -> None:
     check(NGRAM / "sha256.json", json.dumps(digests, indent=1) + "\n")
 
 
-def test_arpa_is_the_recorded_file(tmp_path: Path) -> None:
+def test_arpa_equals_the_recorded_file(tmp_path: Path) -> None:
     with working_folder(tmp_path) as folder:
         assert run("train ngram train.txt --order 3 --out trained").status == 0
         assert run("convert trained --to arpa --out model.arpa").status == 0

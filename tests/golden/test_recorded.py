@@ -31,7 +31,7 @@ def test_lines_are_compared_number_by_number(
     assert tolerance.accepts(expected, actual) is is_accepted
 
 
-def test_a_difference_is_shown_as_a_diff_with_advice() -> None:
+def test_difference_is_shown_as_a_diff_with_advice() -> None:
     path = GOLDEN / "help" / "chainrule.txt"
     with pytest.raises(pytest.fail.Exception) as failure:
         fail_if_different(path, "a 1.00000001\nb\n", "a 1.0\nc\n", TRAINED_NETWORK, HOW_TO_RECORD)
@@ -54,5 +54,5 @@ def test_a_difference_is_shown_as_a_diff_with_advice() -> None:
         ('"perplexity": 3.57', '"perplexity": 3.57'),
     ],
 )
-def test_measured_values_become_placeholders(text: str, expected: str) -> None:
+def test_measured_values_are_replaced_by_placeholders(text: str, expected: str) -> None:
     assert normalize(text) == expected

@@ -50,8 +50,8 @@ def unrolled(
         x = q["E"][int(IDS[t])]
         r = torch.sigmoid(W_r @ x + R_r @ h + b_r)
         z = torch.sigmoid(W_z @ x + R_z @ h + b_z)
-        recorded = R_n @ (r * h) + q["b_R"] if reset == "before" else r * (R_n @ h + q["b_R"])
-        candidate = torch.tanh(W_n @ x + recorded + b_n)
+        recurrent_part = R_n @ (r * h) + q["b_R"] if reset == "before" else r * (R_n @ h + q["b_R"])
+        candidate = torch.tanh(W_n @ x + recurrent_part + b_n)
         h = torch.lerp(candidate, h, z) if z_keeps else torch.lerp(h, candidate, z)
         h.retain_grad()
         losses.append(loss_at(h, q, t))

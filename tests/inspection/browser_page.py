@@ -86,6 +86,6 @@ def widths(folder: Path, page: str) -> tuple[int, int]:
         "<script>onload = () => { const inner = document.querySelector('iframe'); document.title = "
         "`${inner.contentWindow.innerWidth} ${inner.contentDocument.documentElement.scrollWidth}` }</script>"
     )
-    hypotheses = re.search(r"<title>(\d+) (\d+)</title>", browse(folder, wrapper, "--dump-dom").stdout.decode())
-    assert hypotheses is not None
-    return int(hypotheses[1]), int(hypotheses[2])
+    match = re.search(r"<title>(\d+) (\d+)</title>", browse(folder, wrapper, "--dump-dom").stdout.decode())
+    assert match is not None
+    return int(match[1]), int(match[2])

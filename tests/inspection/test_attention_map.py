@@ -83,16 +83,16 @@ def test_pixel_opacity_is_the_root_of_the_weight() -> None:
 
     alpha = np.array([[1.0, 0.0], [0.25, 0.75]])
     drawn = draw_head(alpha, ["a", "b"], ["a", "b"], title="one")
-    hypotheses = re.search(r'href="data:image/png;base64,([^"]*)"', drawn)
-    assert hypotheses is not None
-    pixels = imread(io.BytesIO(base64.b64decode(hypotheses[1])))
+    match = re.search(r'href="data:image/png;base64,([^"]*)"', drawn)
+    assert match is not None
+    pixels = imread(io.BytesIO(base64.b64decode(match[1])))
     image = next(ElementTree.fromstring(drawn).iter(f"{SVG}image"))
     is_turned = "-1" in (image.get("transform") or "") and "scale(1 -1)" in (image.get("transform") or "")
-    output = pixels[::-1, :, 3] if is_turned else pixels[..., 3]
-    assert output[0, 0] == 1.0
-    assert output[0, -1] == 0.0
-    assert output[-1, 0] == pytest.approx(0.5, abs=0.01)
-    assert output[-1, -1] == pytest.approx(np.sqrt(0.75), abs=0.01)
+    opacity = pixels[::-1, :, 3] if is_turned else pixels[..., 3]
+    assert opacity[0, 0] == 1.0
+    assert opacity[0, -1] == 0.0
+    assert opacity[-1, 0] == pytest.approx(0.5, abs=0.01)
+    assert opacity[-1, -1] == pytest.approx(np.sqrt(0.75), abs=0.01)
 
 
 def test_tokens_of_any_script_are_labels() -> None:

@@ -127,9 +127,9 @@ def test_variance_by_width_is_the_mean_over_all_orders() -> None:
     products = record.queries[0, rows] * record.keys[0, columns]  # (pairs, d)
     orders = list(itertools.permutations(range(4)))
     expected = np.mean([np.var(np.cumsum(products[:, order], axis=1), axis=0) for order in orders], axis=0)
-    (result,) = summarize_scores(record)
-    assert_allclose(result.by_width, expected)
-    assert result.by_width[-1] == pytest.approx(result.visible)
+    (scores,) = summarize_scores(record)
+    assert_allclose(scores.by_width, expected)
+    assert scores.by_width[-1] == pytest.approx(scores.visible)
 
 
 def test_scaled_variance_of_independent_dimensions_is_constant() -> None:

@@ -222,10 +222,10 @@ def describe_simulated(seed: int, tokens: int, peak: float, sharpness: float = 1
     p = np.maximum(rng.dirichlet(np.full(20, peak), size=tokens), 1e-12)
     p /= p.sum(axis=1, keepdims=True)
     targets = np.minimum((rng.random((tokens, 1)) > p.cumsum(axis=1)).sum(axis=1), 19)
-    message = p**sharpness / (p**sharpness).sum(axis=1, keepdims=True)
-    best = message.argmax(axis=1)
-    guesses = reliability_bins(message.max(axis=1), best == targets)
-    return describe(equal_mass_bins(tally_events(log(message), targets))), is_miscalibrated(guesses)
+    predicted = p**sharpness / (p**sharpness).sum(axis=1, keepdims=True)
+    best = predicted.argmax(axis=1)
+    guesses = reliability_bins(predicted.max(axis=1), best == targets)
+    return describe(equal_mass_bins(tally_events(log(predicted), targets))), is_miscalibrated(guesses)
 
 
 @pytest.mark.parametrize("peak", [0.3, 0.02])  # top predictions at 0.4 on average, and nearly always above 0.9

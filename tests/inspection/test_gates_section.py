@@ -210,8 +210,8 @@ def test_gates_section_of_unusual_texts(family: str, text: str) -> None:
     contexts: tuple[Context, ...] = ("stream", "line")
     for kind, context in zip(kinds, contexts[:: (-1) ** list(odd).index(text)], strict=True):
         made_of = lines if "".join(lines) else ["x"]  # a tokenizer needs a character
-        arguments = sample(family, made_of, kind=kind, context=context)
-        read = take_sample(arguments.model, Corpus.from_lines(lines), name="net", tokens=40)
+        sample_ = sample(family, made_of, kind=kind, context=context)
+        read = take_sample(sample_.model, Corpus.from_lines(lines), name="net", tokens=40)
         result = section(read, track=["quotes"])
         assert result.data["net"]["tokens"] == len(read.tokens)
         for figure in result.figures:
@@ -225,10 +225,8 @@ def test_gates_section_of_elman_networks_of_width_one(phi: str) -> None:
     assert result.data["net"]["layers"][0]["memory"] is None
 
 
-@pytest.mark.parametrize(
-    ("phi", "message"), [("tanh", "saturated"), ("relu", "are zero"), ("sigmoid", "saturated")]
-)
-def test_saturation_is_reported_if_present(phi: str, message: str) -> None:
+@pytest.mark.parametrize(("phi", "ending"), [("tanh", "saturated"), ("relu", "are zero"), ("sigmoid", "saturated")])
+def test_saturation_is_reported_if_present(phi: str, ending: str) -> None:
     """b = −9: tanh and σ saturated, a ReLU at 0, at every token; b = 1 without weights: none of it."""
     sample_ = sample("rnn", RAGGED, nonlinearity=phi)
     words = [" % of the states of layer 1 are " + item for item in ("saturated", "zero")]
@@ -239,7 +237,7 @@ def test_saturation_is_reported_if_present(phi: str, message: str) -> None:
             layer_of(sample_).b_W.fill_(bias)
         reported = [f for f in section(sample_).sentences if any(item in f for item in words)]
         assert len(reported) == (share is not None)
-        assert all(f.startswith(f"net: {share} % of the states of layer 1") and message in f for f in reported)
+        assert all(f.startswith(f"net: {share} % of the states of layer 1") and ending in f for f in reported)
 
 
 def test_names_and_text_are_escaped_in_gates_section() -> None:

@@ -42,9 +42,9 @@ def ngram(order: int = 3) -> Model:
     return chainrule.train("ngram", TEXT, order=order, smoothing="witten-bell")
 
 
-def checked(actual: Inspection) -> str:
+def checked(inspection: Inspection) -> str:
     """The page, after checking what holds for every page."""
-    page = render(actual)
+    page = render(inspection)
     outline = Outline(page)
     ids = outline.values("id")
     assert len(ids) == len(set(ids))
@@ -56,7 +56,7 @@ def checked(actual: Inspection) -> str:
     for figure in re.findall(r"<figure.*?</figure>", page, re.DOTALL):
         assert re.search(r"<figcaption>.{20,}</figcaption>", figure, re.DOTALL)
     assert len(page.encode()) < 3_000_000
-    json.dumps(actual.to_json(), allow_nan=False)
+    json.dumps(inspection.to_json(), allow_nan=False)
     return page
 
 
@@ -68,13 +68,13 @@ def every_family() -> Inspection:
 
 @pytest.mark.slow
 def test_every_family_on_one_page() -> None:
-    result = every_family()
-    assert list(result) == list(MODULES)
-    checked(result)
-    assert [paragraph.model for paragraph in result.verdict if paragraph.model] == list(result.names)
-    for paragraph in result.verdict:
+    inspection = every_family()
+    assert list(inspection) == list(MODULES)
+    checked(inspection)
+    assert [paragraph.model for paragraph in inspection.verdict if paragraph.model] == list(inspection.names)
+    for paragraph in inspection.verdict:
         assert len(re.findall(r"[.!?](?= [A-Z]|$)", paragraph.text)) <= 5
-    for section in result.sections:
+    for section in inspection.sections:
         assert section.findings
         assert section.figures
         assert section.data

@@ -63,12 +63,12 @@ def test_section_bits_equal_an_evaluation(family: str, context: str) -> None:
     of = model(family, context=context)
     text = lines(40, 8)
     whole = sample(of, text, 10_000)
-    result = read_sample(whole).predictions
-    assert_allclose(result.log_prob, token_log_probs(of.lm, whole.text), rtol=1e-5, atol=1e-6)
+    predictions = read_sample(whole).predictions
+    assert_allclose(predictions.log_prob, token_log_probs(of.lm, whole.text), rtol=1e-5, atol=1e-6)
     # The same text cut off mid-line: earlier predictions are unchanged.
     cut = next(t for t in range(60, 100) if whole.ids[t - 1] != whole.text.eos)
     assert_allclose(
-        read_sample(sample(of, text, cut)).predictions.log_prob, result.log_prob[:cut], rtol=1e-5, atol=1e-6
+        read_sample(sample(of, text, cut)).predictions.log_prob, predictions.log_prob[:cut], rtol=1e-5, atol=1e-6
     )
 
 
@@ -76,11 +76,11 @@ def test_section_bits_equal_an_evaluation(family: str, context: str) -> None:
 def test_top_predictions_equal_next(family: str) -> None:
     of = model(family)
     one = sample(of, ["the cat sees"])
-    result = read_sample(one).predictions
+    predictions = read_sample(one).predictions
     expected = of.next("the cat", top=10)
-    names = of.tokenizer.tokens(result.top_ids[2].tolist())
+    names = of.tokenizer.tokens(predictions.top_ids[2].tolist())
     assert names == [name for name, _ in expected]
-    assert_allclose(np.exp(result.top_log_probs[2]), [p for _, p in expected], rtol=1e-5)
+    assert_allclose(np.exp(predictions.top_log_probs[2]), [p for _, p in expected], rtol=1e-5)
 
 
 def test_probability_section_of_a_mixture() -> None:
@@ -162,10 +162,12 @@ def test_pruned_ngrams_are_explained_as_not_seen() -> None:
     text = ["a b c", "a b d", "a b d"]
     of = chainrule.train("ngram", Corpus.from_lines(text), order=3, smoothing="stupid-backoff", prune=(0, 1, 1))
     section_ = probability_section(sample(of, text[:1], name="pruned"))
-    message = " ".join((*section_.sentences, *(figure.caption + figure.drawing for figure in section_.figures)))
-    assert "a pruned n-gram counts as not seen" in message
-    assert "backed off: context seen, word not seen after it" in message
-    assert "backed off: context not seen" in message
+    text_of_section = " ".join(
+        (*section_.sentences, *(figure.caption + figure.drawing for figure in section_.figures))
+    )
+    assert "a pruned n-gram counts as not seen" in text_of_section
+    assert "backed off: context seen, word not seen after it" in text_of_section
+    assert "backed off: context not seen" in text_of_section
 
 
 @pytest.mark.parametrize("tokenizer", ["word", "char", "byte", "bpe", "wordpiece", "unigram"])
@@ -174,11 +176,11 @@ def test_models_of_any_tokenizer_are_compared_by_word(tokenizer: str) -> None:
         tokenizer=tokenizer, order=3, **({"vocab_size": 600} if tokenizer not in ("word", "char", "byte") else {})
     )
     one, two = read_sample(sample(model(), tokens=10_000)), read_sample(sample(other, tokens=10_000))
-    result = compare_models(one, two)
-    assert result.unit == ("token" if tokenizer == "word" else "word")
-    assert list(result.names) == [word for line in lines(40, 8) for word in (*line.split(), "</s>")]
+    comparison = compare_models(one, two)
+    assert comparison.unit == ("token" if tokenizer == "word" else "word")
+    assert list(comparison.names) == [word for line in lines(40, 8) for word in (*line.split(), "</s>")]
     # Whatever the tokens, their bits sum to the bits of the text.
-    assert result.second_bits.sum() == pytest.approx(two.predictions.bits.sum())
+    assert comparison.second_bits.sum() == pytest.approx(two.predictions.bits.sum())
     probability_section(one.sample, two.sample)
 
 
@@ -187,13 +189,13 @@ def test_unknown_word_includes_its_spelling_cost() -> None:
     assert of.speller is not None
     line = " ".join(WORDS)
     one, two = read_sample(sample(model(), [line], name="all")), read_sample(sample(of, [line], name="five"))
-    result = compare_models(one, two)
+    comparison = compare_models(one, two)
     words = [word for word in WORDS if word not in of.tokenizer.vocab]
     assert len(words) == 5
     unknown = np.array([word in words for word in (*WORDS, "</s>")])
     spelt = -of.speller.log_probs(words) / math.log(2)
-    assert_allclose(result.second_bits[unknown], two.predictions.bits[unknown] + spelt)
-    assert_allclose(result.second_bits[~unknown], two.predictions.bits[~unknown])
+    assert_allclose(comparison.second_bits[unknown], two.predictions.bits[unknown] + spelt)
+    assert_allclose(comparison.second_bits[~unknown], two.predictions.bits[~unknown])
 
 
 ODD = (["a"], [""], ["שלום עולם", "cat"], ["<b>&\x01"], ["the cat", "", "", "a"])

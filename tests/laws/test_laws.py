@@ -73,13 +73,13 @@ def test_distributions_and_joined_states_equal_steps(case: Case) -> None:
     ids = np.flatnonzero(v.predictable)[[3, 4, 1, 2, 5, 3]]
     inputs = np.stack([np.concatenate([[v.bos], ids]), np.concatenate([[v.bos, v.eos], ids[:5]])])
     mask = np.arange(7) < np.array([[7], [4]])
-    result, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
+    log_p_all, after = lm.distributions(Batch(inputs, inputs, mask), lm.start(2))
     ends = []
     for b, length in enumerate(mask.sum(axis=1)):
         state = lm.start(1)
         for t in range(length):
             log_p, state = lm.step(state, inputs[b, t : t + 1])
-            assert_allclose(result[b, t], log_p[0], rtol=CLOSE)
+            assert_allclose(log_p_all[b, t], log_p[0], rtol=CLOSE)
         ends.append(state)
     apart = [lm.step(state, ids[k : k + 1])[0][0] for k, state in enumerate(ends)]
     for state in (lm.join(ends), after, lm.advance(Batch(inputs, inputs, mask), lm.start(2))):
@@ -169,8 +169,8 @@ def test_padding_does_not_change_the_state(case: Case) -> None:
         for id_ in batch.inputs[r, :length]:
             _, alone = lm.step(alone, np.array([id_]))
         expected, _ = lm.step(alone, text.ids[:1])
-        result, _ = lm.step(state.select(np.array([r])), text.ids[:1])
-        assert_allclose(result, expected, rtol=CLOSE)
+        log_p_after, _ = lm.step(state.select(np.array([r])), text.ids[:1])
+        assert_allclose(log_p_after, expected, rtol=CLOSE)
 
 
 @CASES

@@ -66,7 +66,7 @@ def test_lstm_gradients_equal_hand_derived_ones() -> None:
     by_hand = lstm_by_hand.Parameters(of["embedding"], of["layers.0.W"], of["layers.0.R"], bias, **output(of))
     trace = lstm_by_hand.forward(by_hand, IDS, TARGETS)
     expected = lstm_by_hand.backward(by_hand, trace)
-    loss, result = loss_and_gradients(net)
+    loss, gradients = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
     pairs = {
         "embedding": expected.E,
@@ -74,7 +74,9 @@ def test_lstm_gradients_equal_hand_derived_ones() -> None:
         "layers.0.R": expected.R,
         "layers.0.b_R": expected.b,
     }
-    check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
+    check(
+        gradients, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o}
+    )
 
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "leaky", "sigmoid"])
@@ -85,7 +87,7 @@ def test_elman_gradients_equal_hand_derived_ones(nonlinearity: Any) -> None:
     by_hand = elman.Parameters(of["embedding"], of["layers.0.W"], of["layers.0.R"], bias, **output(of))
     trace = elman.forward(by_hand, IDS, TARGETS, activation=nonlinearity)
     expected = elman.backward(by_hand, trace)
-    loss, result = loss_and_gradients(net)
+    loss, gradients = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
     pairs = {
         "embedding": expected.E,
@@ -93,7 +95,9 @@ def test_elman_gradients_equal_hand_derived_ones(nonlinearity: Any) -> None:
         "layers.0.R": expected.W_hh,
         "layers.0.b_R": expected.b,
     }
-    check(result, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o})
+    check(
+        gradients, pairs | {"layers.0.b_W": expected.b, "output.weight": expected.W_o, "output.bias": expected.b_o}
+    )
 
 
 @pytest.mark.parametrize("reset", ["before", "after"])
@@ -105,7 +109,7 @@ def test_gru_gradients_equal_hand_derived_ones(reset: Any) -> None:
     )
     trace = gru_by_hand.forward(by_hand, IDS, TARGETS, reset=reset)
     expected = gru_by_hand.backward(by_hand, trace)
-    loss, result = loss_and_gradients(net)
+    loss, gradients = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
     m = 5
     b_R = np.concatenate([expected.b[: 2 * m], expected.b_R])
@@ -115,7 +119,7 @@ def test_gru_gradients_equal_hand_derived_ones(reset: Any) -> None:
         "layers.0.R": expected.R,
         "layers.0.b_W": expected.b,
     }
-    check(result, pairs | {"layers.0.b_R": b_R, "output.weight": expected.W_o, "output.bias": expected.b_o})
+    check(gradients, pairs | {"layers.0.b_R": b_R, "output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
 def test_feedforward_gradients_equal_hand_derived_ones() -> None:
@@ -128,10 +132,10 @@ def test_feedforward_gradients_equal_hand_derived_ones() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(padded, 3)
     trace = feedforward_by_hand.forward(by_hand, windows, TARGETS)
     expected = feedforward_by_hand.backward(by_hand, trace)
-    loss, result = loss_and_gradients(net)
+    loss, gradients = loss_and_gradients(net)
     assert_allclose(loss, trace.loss)
     pairs = {"embedding": expected.E, "layers.0.weight": expected.W_h, "layers.0.bias": expected.b_h}
-    check(result, pairs | {"output.weight": expected.W_o, "output.bias": expected.b_o})
+    check(gradients, pairs | {"output.weight": expected.W_o, "output.bias": expected.b_o})
 
 
 def check(actual: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -181,15 +181,15 @@ def test_specific_dropouts_default_to_the_general_one(monkeypatch: pytest.Monkey
 def test_embedding_dropout_drops_whole_words() -> None:
     net, ids = network(embedding_dropout=0.5), some_ids(4, 30)
     read: list[Tensor] = []
-    net.layers[0].register_forward_pre_hook(lambda module, arguments: read.append(arguments[0]))
+    net.layers[0].register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     net(ids, net.start(4))
     x = read[0].transpose(0, 1)  # (B, T, E)
     fates = set()
     for word in range(2, 11):
-        recorded = x[ids == word]
-        assert len(recorded) > 1
-        fates.add(is_kept := bool(recorded.any()))
-        torch.testing.assert_close(recorded, (2 * net.embedding[word] * is_kept).expand_as(recorded))
+        word_vectors = x[ids == word]
+        assert len(word_vectors) > 1
+        fates.add(is_kept := bool(word_vectors.any()))
+        torch.testing.assert_close(word_vectors, (2 * net.embedding[word] * is_kept).expand_as(word_vectors))
     assert fates == {True, False}
 
 

@@ -108,9 +108,9 @@ def test_entropy_pruning_worked_by_hand() -> None:
     assert pytest.approx(0.011291, abs=1e-6) == D
     # exp(0.011291) − 1 = 0.011355
     assert len(entropy_prune(tables, words, 0.01135).levels[1]) == 1
-    remaining = entropy_prune(tables, words, 0.01136)
-    assert len(remaining.levels[1]) == 0
-    assert remaining.levels[0].log_backoff.tolist() == [0] * 5
+    pruned = entropy_prune(tables, words, 0.01136)
+    assert len(pruned.levels[1]) == 0
+    assert pruned.levels[0].log_backoff.tolist() == [0] * 5
 
 
 def test_entropy_pruning_with_threshold_zero_changes_nothing() -> None:

@@ -58,8 +58,8 @@ def test_degenerate_texts_give_distributions_with_every_smoothing(name: str, smo
         total = float(np.exp(log_p).sum())
         # Maximum likelihood gives probability 0 to words that never came first.
         assert not model.lm.is_normalized or math.isclose(total, 1, abs_tol=1e-5)
-    recorded = model.score(lines[0]).log_prob
-    assert math.isfinite(recorded)
+    log_prob = model.score(lines[0]).log_prob
+    assert math.isfinite(log_prob)
     # None of these texts has n-grams with counts 1, 2, 3 and 4 in every order.
     assert smoothing != "modified-kneser-ney" or any(FALL_BACKS[smoothing] in words for words in messages)
 

@@ -128,8 +128,8 @@ def test_layouts_store_the_same_rows() -> None:
     assert (fast.layout, small.layout) == ("fast", "small")
     assert small.bytes < fast.bytes
     for engine in (fast, small, small.convert("fast")):
-        result = engines.to_tables(engine)
-        for one, other in zip(result.levels, tables.levels, strict=True):
+        stored = engines.to_tables(engine)
+        for one, other in zip(stored.levels, tables.levels, strict=True):
             assert_array_equal(one.key, other.key)
             assert_array_equal(one.log_prob, np.minimum(other.log_prob, 0))
             assert_array_equal(one.log_backoff, other.log_backoff)

@@ -326,10 +326,9 @@ def test_browser_shows_the_word_in_the_address(tmp_path: Path) -> None:
     assert not panel.startswith('<section id="panel" hidden')
     assert "<bdi>&lt;!--</bdi>" in panel
     assert "rank 2, seen 8 times" in panel
-    shown_texts = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]
+    printable = [*HOSTILE[:6], "␀", "?", HOSTILE[8]]
     escaped = [
-        shown_texts[j].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        for j in word_map_.neighbors[1]
+        printable[j].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for j in word_map_.neighbors[1]
     ]
     assert re.findall("<bdi>(.*?)</bdi><span>", panel) == escaped
     assert [float(cosine.replace("−", "-")) for cosine in re.findall("<span>(.*?)</span>", panel)] == pytest.approx(

@@ -96,9 +96,9 @@ def test_model_is_loaded_once_for_concurrent_requests(ngram_folder: Path, monkey
             await asyncio.sleep(0)
         impatient.cancel()  # the first is cancelled, the others are served
         gate.set()
-        result = await asyncio.gather(*others)
-        assert result[0] is result[1] is result[2] is await registry.get("ngram")
-        assert result[0].model.family == "ngram"
+        loaded_models = await asyncio.gather(*others)
+        assert loaded_models[0] is loaded_models[1] is loaded_models[2] is await registry.get("ngram")
+        assert loaded_models[0].model.family == "ngram"
         await registry.close()
 
     asyncio.run(ask())
@@ -195,8 +195,8 @@ def test_api_keys_are_compared_in_constant_time(ngram_folder: Path, monkeypatch:
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     with TestClient(create_app([ngram_folder], api_key="s3cret"), base_url=LOCAL) as client:
-        for arguments in ("x", "s3creT"):
-            client.get("/v1/models", headers={"Authorization": f"Bearer {arguments}"})
+        for key in ("x", "s3creT"):
+            client.get("/v1/models", headers={"Authorization": f"Bearer {key}"})
     assert compared == [(b"x", b"s3cret"), (b"s3creT", b"s3cret")]
 
 

@@ -41,9 +41,9 @@ def server(ngram_folder: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture
 def server_and_events(ngram_folder: Path) -> Iterator[tuple[RunningServer, RouteEvents]]:
-    app, recorded = create_faulty_app(ngram_folder, LIMITS)
+    app, route_events = create_faulty_app(ngram_folder, LIMITS)
     with run_server(app, LIMITS) as running_server:
-        yield running_server, recorded
+        yield running_server, route_events
 
 
 # Body size.
@@ -218,54 +218,54 @@ def test_slow_body_times_out(ngram_folder: Path) -> None:
 
 def test_slow_response_times_out(ngram_folder: Path) -> None:
     limits = Limits(seconds=0.3)
-    app, recorded = create_faulty_app(ngram_folder, limits)
+    app, route_events = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server:
         response = server.ask(post("/slow", b"{}"))
         assert response.status == 504
         assert response.error["type"] == "server_error"
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
-        recorded.cancelled.clear()
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS)
+        route_events.cancelled.clear()
         streamed = server.ask(get("/stream"))
         assert streamed.status == 200  # it had begun: the last event contains the error
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS)
         last = next(line for line in streamed.body.split(b"\r\n") if b'"error"' in line)
         assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "timeout"
 
 
 def test_client_that_does_not_read_its_stream_times_out(ngram_folder: Path) -> None:
     limits = Limits(seconds=1.0)
-    app, recorded = create_faulty_app(ngram_folder, limits)
+    app, route_events = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
         connection.sendall(get("/stream?is_large=true"))  # 32 MB that nobody reads
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         assert server.is_healthy()
-        assert not recorded.begun.is_set()  # the work waits for the client
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS)  # but not for ever
+        assert not route_events.begun.is_set()  # the work waits for the client
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS)  # but not for ever
         assert server.is_healthy()
 
 
 def test_work_of_a_disconnected_client_is_cancelled(server_and_events: tuple[RunningServer, RouteEvents]) -> None:
-    server, recorded = server_and_events
+    server, route_events = server_and_events
     for request in (post("/slow", b"{}"), get("/stream")):
-        recorded.begun.clear()
-        recorded.cancelled.clear()
+        route_events.begun.clear()
+        route_events.cancelled.clear()
         with server.connect() as connection:
             connection.sendall(request)
-            assert recorded.begun.wait(TIMEOUT_SECONDS)
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS), request
+            assert route_events.begun.wait(TIMEOUT_SECONDS)
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS), request
         assert server.is_healthy()
 
 
 def test_disconnected_client_is_logged(
     server_and_events: tuple[RunningServer, RouteEvents], caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, recorded = server_and_events
+    server, route_events = server_and_events
     with caplog.at_level(logging.INFO, "chainrule.server"):
         with server.connect() as connection:
             connection.sendall(post("/slow", b"{}"))
-            assert recorded.begun.wait(TIMEOUT_SECONDS)
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
+            assert route_events.begun.wait(TIMEOUT_SECONDS)
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS)
         server.is_healthy()
     facts = [getattr(record, "facts", {}) for record in caplog.records]
     assert (499, True) in [(fact.get("status"), fact.get("is_gone")) for fact in facts]
@@ -273,19 +273,19 @@ def test_disconnected_client_is_logged(
 
 def test_too_many_concurrent_requests_are_rejected(ngram_folder: Path) -> None:
     limits = Limits(waiting=2)
-    app, recorded = create_faulty_app(ngram_folder, limits)
+    app, route_events = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server, server.connect() as first, server.connect() as second:
         for connection in (first, second):
-            recorded.begun.clear()
+            route_events.begun.clear()
             connection.sendall(post("/slow", b"{}"))
-            assert recorded.begun.wait(TIMEOUT_SECONDS)
+            assert route_events.begun.wait(TIMEOUT_SECONDS)
         response = server.ask(post("/try", b"{}"))
         assert response.status == 503
         assert response.headers["retry-after"] == "1"
         assert response.error["code"] == "overloaded"
         assert server.is_healthy()
         first.close()
-        assert recorded.cancelled.wait(TIMEOUT_SECONDS)
+        assert route_events.cancelled.wait(TIMEOUT_SECONDS)
         wait_until(lambda: server.ask(post("/try", b"{}")).status == 200)  # the slot is free
 
 
@@ -322,14 +322,14 @@ def test_requests_running_after_the_grace_period_get_503(
     ngram_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(grace_seconds=0)
-    app, recorded = create_faulty_app(ngram_folder, limits)
+    app, route_events = create_faulty_app(ngram_folder, limits)
     with run_server(app, limits) as server:
         waiting, streaming, sending = server.connect(), server.connect(), server.connect()
         waiting.sendall(post("/slow", b"{}"))
-        assert recorded.begun.wait(TIMEOUT_SECONDS)
-        recorded.begun.clear()
+        assert route_events.begun.wait(TIMEOUT_SECONDS)
+        route_events.begun.clear()
         streaming.sendall(get("/stream"))
-        assert recorded.begun.wait(TIMEOUT_SECONDS)
+        assert route_events.begun.wait(TIMEOUT_SECONDS)
         sending.sendall(post("/try", b'{"num', length=13))  # the rest of the body never comes
         assert server.is_healthy()  # the server has read all of that
     with waiting, streaming, sending:
@@ -345,7 +345,7 @@ def test_requests_running_after_the_grace_period_get_503(
         assert streamed.body.endswith(b"\r\n0\r\n\r\n")  # the stream is terminated as HTTP requires
     with pytest.raises(ConnectionRefusedError):
         server.connect()
-    assert recorded.cancelled.is_set()
+    assert route_events.cancelled.is_set()
     assert "Exception" not in caplog.text
 
 

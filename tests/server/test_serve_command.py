@@ -52,13 +52,13 @@ def test_signal_stops_the_server_after_running_requests(ngram_folder: Path, numb
         with pytest.raises(ConnectionRefusedError):
             server.connect()
         assert process.stderr is not None
-        message = process.stderr.read().splitlines()
-    assert message[0] == "serving ngram; stop with Ctrl-C"
-    assert message[-1] == "stopped"
-    lines = [json.loads(line) for line in message if line.startswith("{")]
+        log_lines = process.stderr.read().splitlines()
+    assert log_lines[0] == "serving ngram; stop with Ctrl-C"
+    assert log_lines[-1] == "stopped"
+    lines = [json.loads(line) for line in log_lines if line.startswith("{")]
     models = {line["path"]: line.get("model") for line in lines}
     assert models == {"/health": None, "/v1/completions": "ngram"}
-    assert not any("Traceback" in line for line in message)
+    assert not any("Traceback" in line for line in log_lines)
 
 
 def test_quiet_server_with_an_api_key(ngram_folder: Path, tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_sigterm_without_grace_ends_requests_with_a_quiet_log(ngram_folder: Path
         assert (response.status, response.error["code"]) == (503, "shutting_down")
         assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
-        message = process.stderr.read().splitlines()
-    assert message[-1] == "stopped"
-    others = [line for line in message[1:-1] if "status" not in json.loads(line)]
+        log_lines = process.stderr.read().splitlines()
+    assert log_lines[-1] == "stopped"
+    others = [line for line in log_lines[1:-1] if "status" not in json.loads(line)]
     assert [json.loads(line)["message"] for line in others] == [
         "requests that did not end within --grace and are aborted: 1"
     ]
@@ -140,8 +140,8 @@ def test_low_descriptor_limit_neither_floods_the_log_nor_stops_the_server(ngram_
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_SECONDS) == 143
         assert process.stderr is not None
-        message = process.stderr.read().splitlines()
-    assert [json.loads(line)["message"][:20] for line in message if line.startswith("{")] == [
+        log_lines = process.stderr.read().splitlines()
+    assert [json.loads(line)["message"][:20] for line in log_lines if line.startswith("{")] == [
         "refusing connections"
     ]
 

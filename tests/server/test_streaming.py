@@ -105,9 +105,9 @@ def test_merge_keeps_the_order_of_each_source() -> None:
     async def collect() -> list[int]:
         return [number async for number in merge([Source(0, 200).numbers(), Source(1000, 100).numbers()])]
 
-    result = asyncio.run(collect())
-    assert sorted(result) == [*range(200), *range(1000, 1100)]
-    assert [number for number in result if number < 1000] == list(range(200))
+    merged = asyncio.run(collect())
+    assert sorted(merged) == [*range(200), *range(1000, 1100)]
+    assert [number for number in merged if number < 1000] == list(range(200))
 
 
 def test_merge_closes_all_sources_when_the_reader_stops() -> None:
@@ -171,8 +171,8 @@ def test_leaving_a_stream_ends_generation_for_every_prompt(tmp_path: Path, promp
     request_ = prepare(CompletionRequest(prompt=prompts, stream=True), loaded, Limits(), None)
 
     async def leave() -> None:
-        async with aclosing(chunks(request_)) as opened:
-            assert (await anext(opened))["choices"][0]["text"] == request_.tokenizer.token_text(1, 1)
+        async with aclosing(chunks(request_)) as chunk_stream:
+            assert (await anext(chunk_stream))["choices"][0]["text"] == request_.tokenizer.token_text(1, 1)
             assert scheduler.closed == 0
 
     asyncio.run(leave())

@@ -66,11 +66,11 @@ def test_tokens_have_alternatives_and_stop_texts_end_generation() -> None:
             return await collect(scheduler, job)
 
     expected = model.generate_several("the", 4, max_tokens=40, seed=1, stop="cat")
-    result = run_async(ask())
-    assert [[drawn.id for drawn in sample] for sample in result] == [alone.ids for alone in expected]
+    tokens_by_sample = run_async(ask())
+    assert [[drawn.id for drawn in sample] for sample in tokens_by_sample] == [alone.ids for alone in expected]
     assert any("cat" in alone.tokens for alone in expected)
     log_p, state = read_prompt(model.lm, Prompt(continuation.prompt_ids, model.lm.vocabulary))
-    for drawn in result[0]:
+    for drawn in tokens_by_sample[0]:
         best = np.argsort(-log_p[0], kind="stable")[:3]
         assert drawn.top == tuple((int(i), float(log_p[0, i])) for i in best)
         assert drawn.log_prob == log_p[0, drawn.id]

@@ -87,12 +87,12 @@ def test_with_tags_keeps_columns_that_are_not_tags(tmp_path: Path) -> None:
         (sheet,) = read_tagging_inputs(store(tmp_path, COLUMNS), is_known=lambda values: "A" in values)
     assert sheet.with_tags(TAGS)[2:4] == ["EU NNP I-NP I-ORG A", "rejects VBZ I-VP O B"]
     file = store(tmp_path, CONLLU.replace("\t_\t_\n", "\t_\tX=1\n", 1))
-    for column, item in (("upos", "PRON"), ("xpos", "PRP")):
+    for column, original_tag in (("upos", "PRON"), ("xpos", "PRP")):
         with pytest.warns(ChainruleWarning, match="go to MISC"):
             (sheet,) = read_tagging_inputs(file, column=column, is_known=lambda values: "A" in values)
         cells = sheet.with_tags(tags, [[0.5] * 5, [0.5]])[2].split("\t")
         assert cells[9] == "X=1|Tag=A|Probability=0.5000"
-        assert item in cells
+        assert original_tag in cells
 
 
 def test_with_tags_overwrites_placeholders_and_known_tags(tmp_path: Path) -> None:

@@ -34,16 +34,16 @@ def lines_of(ids: Ids, seed: int = 0, **settings: Any) -> LineBatches:
 
 def rows_of(windows: list[Window]) -> list[tuple[list[int], list[int]]]:
     """Inputs and targets of every row, its windows concatenated."""
-    results: list[tuple[list[int], list[int]]] = []
+    rows: list[tuple[list[int], list[int]]] = []
     for window in windows:
         B = len(window.inputs)
         if window.starts:
-            results += [([], []) for _ in range(B)]
-        remaining = torch.ones(window.targets.shape, dtype=torch.bool) if window.mask is None else window.mask
-        for (inputs, targets), x, y, m in zip(results[-B:], window.inputs, window.targets, remaining, strict=True):
+            rows += [([], []) for _ in range(B)]
+        is_real = torch.ones(window.targets.shape, dtype=torch.bool) if window.mask is None else window.mask
+        for (inputs, targets), x, y, m in zip(rows[-B:], window.inputs, window.targets, is_real, strict=True):
             inputs += x[m].tolist()
             targets += y[m].tolist()
-    return results
+    return rows
 
 
 def equal(a: Window, b: Window) -> bool:

@@ -114,9 +114,9 @@ def test_full_disk_leaves_complete_log_lines(tmp_path: Path, monkeypatch: pytest
             def write(self, data: bytes) -> int:
                 if not self.room:
                     raise OSError(errno.ENOSPC, "No space left on device")
-                sampled = real.write(data[: self.room])
+                written = real.write(data[: self.room])
                 self.room = 0
-                return sampled
+                return written
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(real, name)

@@ -151,8 +151,8 @@ def autograd_gradients(
             hidden, now, _ = network(torch.tensor([[token]]), now)
             total = total - network.output.log_probs(hidden[:, 0])[0, target]
             tokens += 1
-    result = torch.autograd.grad(total / tokens, list(network.parameters()))
-    return {name: g.flatten() for (name, _), g in zip(network.named_parameters(), result, strict=True)}
+    gradients_ = torch.autograd.grad(total / tokens, list(network.parameters()))
+    return {name: g.flatten() for (name, _), g in zip(network.named_parameters(), gradients_, strict=True)}
 
 
 def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -90,10 +90,10 @@ def test_text_offsets_are_token_starts(client: TestClient, kind: str) -> None:
         "logprobs": 0,
     }
     (choice,) = complete(client, model=kind, **fields)["choices"]
-    text, reported = choice["text"], choice["logprobs"]
-    assert reported["top_logprobs"] is None
-    ends = [*reported["text_offset"][1:], len(text)]
-    for token, begin, end in zip(reported["tokens"], reported["text_offset"], ends, strict=True):
+    text, logprobs = choice["text"], choice["logprobs"]
+    assert logprobs["top_logprobs"] is None
+    ends = [*logprobs["text_offset"][1:], len(text)]
+    for token, begin, end in zip(logprobs["tokens"], logprobs["text_offset"], ends, strict=True):
         if "\\x" not in token and token not in ("</s>", "<unk>"):
             assert text[begin:end].split() == token.split()
 
@@ -130,8 +130,8 @@ def test_prompt_formats_are_equivalent(models: dict[str, Model], client: TestCli
         [choice["text"] for choice in complete(client, prompt=prompt, **fields)["choices"]]
         for prompt in ("the cat", ["the cat"], ids, [ids], [bos, *ids], ["the cat", "the cat"], [ids, [bos, *ids]])
     ]
-    assert {len(item) for item in texts} == {1, 2}
-    assert len({text for item in texts for text in item}) == 1
+    assert {len(prompt_texts) for prompt_texts in texts} == {1, 2}
+    assert len({text for prompt_texts in texts for text in prompt_texts}) == 1
 
 
 def test_choices_are_ordered_by_prompt_then_sample(models: dict[str, Model], client: TestClient) -> None:
@@ -358,8 +358,8 @@ def test_unknown_words_are_drawn_only_if_kept(rare_words: tuple[TestClient, Mode
     fields: dict[str, Any] = {"prompt": "cat", "n": 8, "seed": 2, "max_tokens": 20}
     excluded = complete(client, **fields, logprobs=3)["choices"]
     assert "<unk>" not in "".join(choice["text"] for choice in excluded)
-    choices = complete(client, **fields, unk="keep")["choices"]
-    assert "<unk>" in "".join(choice["text"] for choice in choices)
+    with_unk = complete(client, **fields, unk="keep")["choices"]
+    assert "<unk>" in "".join(choice["text"] for choice in with_unk)
     # the log-probabilities are the model's, with `<unk>` among the alternatives
     probabilities = dict(model.next("cat", 3))
     top = excluded[0]["logprobs"]["top_logprobs"][0]

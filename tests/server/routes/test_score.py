@@ -92,8 +92,8 @@ def test_next_tokens_equal_the_model(models: dict[str, Model], client: TestClien
         np.testing.assert_allclose([i["probability"] for i in answer["next"]], [p for _, p in expected], rtol=1e-6)
         assert all(i["shaped_probability"] == pytest.approx(i["probability"], rel=1e-6) for i in answer["next"])
         everything = np.array([p for _, p in models[kind].next(context, models[kind].tokenizer.vocab_size)])
-        remaining = everything[everything > 0]
-        assert answer["entropy_bits"] == pytest.approx(-(remaining * np.log2(remaining)).sum(), rel=1e-6)
+        positive = everything[everything > 0]
+        assert answer["entropy_bits"] == pytest.approx(-(positive * np.log2(positive)).sum(), rel=1e-6)
 
 
 def test_filtered_tokens_have_no_shaped_probability(client: TestClient) -> None:
@@ -121,8 +121,8 @@ def test_next_token_text_includes_its_space(client: TestClient) -> None:
 @pytest.mark.parametrize("kind", [*KINDS, "stream"])
 def test_end_of_line_adds_a_line_break(models: dict[str, Model], client: TestClient, kind: str) -> None:
     eos = models[kind].tokenizer.eos
-    next = post_ok(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
-    (text,) = [item["text"] for item in next if item["id"] == eos]
+    entries = post_ok(client, "/v1/next", model=kind, prompt="the fish today", top=100)["next"]
+    (text,) = [item["text"] for item in entries if item["id"] == eos]
     assert text == "\n"
     # The prompt with it is the prompt whose last token is `</s>`.
     ids = models[kind].tokenizer.encode("the fish today").tolist()
@@ -147,8 +147,8 @@ def test_prefix_completes_words(models: dict[str, Model], client: TestClient) ->
     answer = post_ok(client, "/v1/next", model="word", prompt="the", prefix="q")
     assert (answer["next"], answer["prefix_probability"]) == ([], 0)
     # Sub-words include the space before them.
-    next = post_ok(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
-    assert next[0]["token"] == " sees"
+    entries = post_ok(client, "/v1/next", model="bpe", prompt="the cat", prefix="s")["next"]
+    assert entries[0]["token"] == " sees"
 
 
 def test_prompt_may_be_ids(models: dict[str, Model], client: TestClient) -> None:
