@@ -27,7 +27,7 @@ std::string spelled(float natural) {
     return {text, write_log10(natural, text)};
 }
 
-void test_numbers_out() {
+void test_write_numbers() {
     // Powers of ten have integer base-10 logarithms, although their natural logarithms are rounded to floats.
     for (const int power : {1, 2, 3, 7, 30, 98}) {
         const auto natural = static_cast<float>(-power * std::log(10.0));
@@ -50,7 +50,7 @@ void test_numbers_out() {
     }
 }
 
-void test_numbers_in() {
+void test_read_numbers() {
     const std::map<std::string, double> right{{"-1.5", -1.5},
                                               {"+2", 2},
                                               {".5", .5},
@@ -238,8 +238,8 @@ std::string with(const std::string& wrong, const std::string& right) {
     return text.replace(text.find(right), right.size(), wrong);
 }
 
-void test_faults() {
-    check(read(kTiny).levels.size() == 3, "the file itself is one");
+void test_parse_errors() {
+    check(read(kTiny).levels.size() == 3, "the unmodified file is valid");
     const auto fails = [](const std::string& text, const std::string& part,
                           const Where& where = Where::current()) {
         for (const std::size_t block : {std::size_t{7}, std::size_t{1} << 20})
@@ -270,7 +270,7 @@ void test_faults() {
         "line 11: the same n-gram as in line 10");
 }
 
-void test_left_out() {
+void test_omitted_word() {
     const auto levels = tables_for(4, 60, 4);
     const auto names = names_for(60);
     const std::string all = written(levels, names, 2), some = written(levels, names, 2, 7);
@@ -300,13 +300,13 @@ void test_left_out() {
 }  // namespace
 
 static void test_arpa() {
-    test_numbers_out();
-    test_numbers_in();
+    test_write_numbers();
+    test_read_numbers();
     test_utf8();
     test_round_trip();
     test_orphans();
-    test_faults();
-    test_left_out();
+    test_parse_errors();
+    test_omitted_word();
 }
 
 static const Test registered("arpa", test_arpa);

@@ -114,7 +114,7 @@ void closed_vocabulary() {
 }
 
 // <s> once: a </s> a </s>. Bigrams: <s> a 1, </s> a 1, a </s> 2; trigrams: <s> a </s>, </s> a </s>, a </s> a.
-void a_stream() {
+void stream_counts() {
     const std::vector<std::int32_t> ids{3, 2, 3, 2};
     for (const std::size_t threads : {1, 2, 3}) {
         const Counts counts = count_ngrams(make_tokens(ids, 4, 1, 2, true), 3, threads);
@@ -153,13 +153,13 @@ void vocabularies() {
 void empty_texts() {
     for (const std::size_t threads : {1, 2, 3}) {
         const Tokens tokens = tokens_of("");
-        check(tokens.ids.size() == 0 && tokens.lines == 0 && tokens.vocabulary == 3, "no line at all");
+        check(tokens.ids.size() == 0 && tokens.lines == 0 && tokens.vocabulary == 3, "no line");
         for (const bool is_stream : {false, true}) {
             Counts counts = count_ngrams(make_tokens({}, 3, 1, 2, is_stream), 3, threads);
             check(counts.levels[1].size() == 0 && counts.levels[2].size() == 0, "no n-grams");
             const KneserNey model = estimate_kneser_ney(std::move(counts), threads);
-            check_logs(model.levels[0].log_prob, {0.5, 0, 0.5}, "nothing is known: uniform");
-            check_logs(model.levels[0].log_backoff, {1, 1, 1}, "nothing is a context");
+            check_logs(model.levels[0].log_prob, {0.5, 0, 0.5}, "without data the distribution is uniform");
+            check_logs(model.levels[0].log_backoff, {1, 1, 1}, "no context is stored");
         }
     }
 }
@@ -202,7 +202,7 @@ std::string all_bytes(std::string_view text, std::size_t order, std::size_t thre
     return bytes;
 }
 
-void threads_do_not_show() {
+void result_is_independent_of_threads() {
     for (const std::size_t lines : {1, 2, 3000}) {
         const std::string text = random_text(lines);
         for (const std::size_t order : {1, 2, 5}) {
@@ -300,11 +300,11 @@ static void test_build() {
         toy_model(threads);
     }
     closed_vocabulary();
-    a_stream();
+    stream_counts();
     discounts();
     vocabularies();
     empty_texts();
-    threads_do_not_show();
+    result_is_independent_of_threads();
     probabilities_sum_to_one();
     files();
     failures();

@@ -134,7 +134,7 @@ void check_all_rows(const Model& model, const CompactLayout& layout, const std::
     check(wrong == 0, what + ": " + std::to_string(wrong) + " answers are not those of the tables");
 }
 
-void test_same_as_tables() {
+void test_rows_equal_the_tables() {
     for (std::size_t order = 1; order <= 6; ++order) {
         for (const std::uint32_t different : {3U, 900U, 1U << 24}) {
             const Model model = draw_model(order + different, order, 5600, 5000, different);
@@ -147,7 +147,7 @@ void test_same_as_tables() {
                    CompactLayout(ModelFile::of(image_of(draw_model(7, 3, 1, 1, 5), 1))), "one word");
 }
 
-void test_threads_alike() {
+void test_threads_write_the_same_bytes() {
     for (const std::uint32_t bits : {0U, 8U}) {
         Model model = draw_model(5, 4, 5600, 5000, 1U << 24);
         model.metadata.bits = bits;
@@ -193,7 +193,7 @@ void test_quantized_model() {
     std::ranges::sort(distinct);
     distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
     check(is_exact, "words, zeros and infinities are exact");
-    check(is_close, "other values are near");
+    check(is_close, "other values are close");
     check(distinct.size() > 200 && distinct.size() <= 256, "256 values and no more");
     check(is_row(model, 1, 17, layout.first(17)), "order 1 is exact");
     model.metadata.bits = 7;
@@ -202,7 +202,7 @@ void test_quantized_model() {
 
 // Queries much of the content of a file, whatever it is.
 void ask(const CompactLayout& layout) {
-    for (const std::uint32_t w : layout.by_probability()) check(w < layout.size(1), "words are words");
+    for (const std::uint32_t w : layout.by_probability()) check(w < layout.size(1), "words are valid ids");
     const std::vector<std::uint64_t>& sizes = layout.file().metadata().sizes;
     Random random(3);
     std::uint32_t word = 0;
@@ -222,7 +222,7 @@ void ask(const CompactLayout& layout) {
     for (std::size_t n = 1; n <= sizes.size(); ++n)
         for (std::uint32_t row = 0; row < sizes[n - 1]; row += 1 + row / 97)
             sum += layout.at(n, row, word).log_backoff;
-    check(sum == sum || sum != sum, "whatever it is");
+    check(sum == sum || sum != sum, "any content");
 }
 
 // Files with valid checksums and invalid content.
@@ -255,7 +255,7 @@ void test_hostile() {
         check_fails([&] { CompactLayout(ModelFile::of(model_image(model.metadata, shorter, 1))); },
                     "damaged");
     }
-    check(refused > 0 && refused < 3 * static_cast<int>(sections.size()), "some are refused, some are read");
+    check(refused > 0 && refused < 3 * static_cast<int>(sections.size()), "some are rejected, some are read");
 }
 
 // A file verified on access: results are correct, or Error is thrown.
@@ -264,7 +264,7 @@ void test_flipped_bit() {
     const TableRows rows(model.levels);
     Scratch scratch;
     write_model(scratch.name(), model.metadata, compact_sections(rows, model.metadata, 2), 2);
-    check_all_rows(model, CompactLayout(ModelFile::open(scratch.name(), false, 0)), "verified as it is read");
+    check_all_rows(model, CompactLayout(ModelFile::open(scratch.name(), false, 0)), "verified on access");
     const std::uint64_t bytes = ModelFile::open(scratch.name(), false, 0)->bytes();
     for (std::uint64_t at = bytes - 40; at > 65536; at -= 65536) {
         std::fstream file(scratch.name(), std::ios::in | std::ios::out | std::ios::binary);
@@ -286,8 +286,8 @@ void test_flipped_bit() {
 }  // namespace
 
 static void test_compact_layout() {
-    test_same_as_tables();
-    test_threads_alike();
+    test_rows_equal_the_tables();
+    test_threads_write_the_same_bytes();
     test_sizes();
     test_quantized_model();
     test_hostile();

@@ -51,7 +51,7 @@ void many_words() {
         is_same = is_same && counter.word(i) == order[i] && counter.counts()[i] == counts[order[i]];
     }
     check(is_same, "words and counts");
-    check(numbers_in(scratch.name(), 1 << 20).size() == counter.numbers(), "as many numbers as are said");
+    check(numbers_in(scratch.name(), 1 << 20).size() == counter.numbers(), "the stated number of ids");
 }
 
 void empty_text() {

@@ -61,8 +61,8 @@ std::string bytes_of(const Rows& rows) {
     return bytes;
 }
 
-void same_as_in_memory(const std::vector<std::int32_t>& ids, const TextMetadata& text,
-                       ExternalOptions options, std::size_t records) {
+void equals_in_memory_training(const std::vector<std::int32_t>& ids, const TextMetadata& text,
+                               ExternalOptions options, std::size_t records) {
     const KneserNey expected = estimate_kneser_ney(
         count_ngrams(make_tokens(ids, text.vocabulary, text.begin, text.end, text.is_stream), options.order,
                      1),
@@ -99,7 +99,7 @@ void random_texts() {
         }
         for (const std::size_t records :
              std::vector<std::size_t>{0, 1, 1 + random.below(static_cast<std::uint32_t>(ids.size()))})
-            if (records != 1 || ids.size() < 500) same_as_in_memory(ids, text, options, records);
+            if (records != 1 || ids.size() < 500) equals_in_memory_training(ids, text, options, records);
     }
 }
 
@@ -117,9 +117,9 @@ void small_texts() {
                                                          {3, 3, 3, 3, 3, 2},
                                                          {0, 3, 2, 3, 0, 2, 2}})
                 for (const std::size_t records : {0, 1, 2})
-                    same_as_in_memory(ids, {4, 1, 2, is_stream}, options, records);
+                    equals_in_memory_training(ids, {4, 1, 2, is_stream}, options, records);
         }
-        same_as_in_memory({3, 0, 3}, {4, 1, 2, true}, options, 1);
+        equals_in_memory_training({3, 0, 3}, {4, 1, 2, true}, options, 1);
     }
 }
 

@@ -64,7 +64,7 @@ Counted count(const std::string& file, const std::string& out, const Numbers& nu
     std::ifstream in(out, std::ios::binary);
     in.read(reinterpret_cast<char*>(actual.records.data()),
             static_cast<std::streamsize>(actual.records.size() * sizeof(Record)));
-    check(static_cast<bool>(in) && in.peek() == EOF, "as many records as are said");
+    check(static_cast<bool>(in) && in.peek() == EOF, "the stated number of records");
     return actual;
 }
 
@@ -129,7 +129,7 @@ void learning() {
             Glove many(config, file.name(), records.size(), kWords);
             while (many.run(0.001)) {
             }
-            check(many.progress().pairs == records.size() * 40, "all pairs are learnt");
+            check(many.progress().pairs == records.size() * 40, "all pairs are processed");
             check(many.progress().cost < 0.5 * few.progress().cost, "the cost falls");
             std::vector<float> actual(static_cast<std::size_t>(kWords) * dimensions);
             many.result(actual);
@@ -150,7 +150,7 @@ void mixing() {
         const std::uint64_t pair = static_cast<std::uint64_t>(random.next()) << 32 | random.next();
         is_same = is_same && unmixed(mixed(pair, 77), 77) == pair;
     }
-    check(is_same, "mixing can be undone");
+    check(is_same, "mixing is invertible");
 }
 
 }  // namespace

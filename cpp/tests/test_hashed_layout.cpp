@@ -73,7 +73,7 @@ void compare(const HashedLayout& layout, const std::vector<TableLevel>& levels, 
     check(is_same, what);
 }
 
-void finds_what_the_tables_have() {
+void lookups_equal_the_tables() {
     for (std::size_t order = 1; order <= 6; ++order) {
         for (const std::uint32_t vocabulary : {1U, 7U, 300U, 9000U}) {
             const auto levels =
@@ -265,7 +265,7 @@ void hostile_directory() {
 }  // namespace
 
 static void test_hashed_layout() {
-    finds_what_the_tables_have();
+    lookups_equal_the_tables();
     large_nodes();
     words_by_probability();
     sizes();

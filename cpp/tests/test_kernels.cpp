@@ -153,7 +153,7 @@ void not_a_number(const Kernels& kernels) {
     double loss = 0;
     kernels.window({from, 1, to, 1, kLanes, 0.1F, scratch.data(), &loss});
     kernels.bag({from, 1, to, 1, kLanes, 0.1F, scratch.data(), nullptr});
-    check(std::isnan(x.data()[0]), "not a number stays none");
+    check(std::isnan(x.data()[0]), "NaN stays NaN");
 }
 
 }  // namespace

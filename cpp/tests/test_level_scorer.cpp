@@ -59,7 +59,7 @@ Scored scored(const Model& model, const std::vector<std::int32_t>& text, std::in
     return result;
 }
 
-Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, std::int32_t end) {
+Scored score_word_by_word(const Model& model, const std::vector<std::int32_t>& text, std::int32_t end) {
     Scored result;
     State before = model.begin(), after;
     std::size_t sentence = 0;
@@ -75,8 +75,8 @@ Scored word_by_word(const Model& model, const std::vector<std::int32_t>& text, s
     return result;
 }
 
-void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, bool is_stream,
-                     std::uint64_t seed, bool holds_suffixes = false) {
+void compare_with_stepwise_scoring(const std::vector<TableLevel>& levels, std::uint32_t V, bool is_stream,
+                                   std::uint64_t seed, bool holds_suffixes = false) {
     ModelMetadata metadata;
     metadata.vocabulary = V;
     metadata.begin = V - 2;
@@ -91,7 +91,7 @@ void both_ways_agree(const std::vector<TableLevel>& levels, std::uint32_t V, boo
         text.push_back(static_cast<std::int32_t>(random.below(V - 2)));
     text.push_back(static_cast<std::int32_t>(V - 1));
     const auto end = static_cast<std::int32_t>(V - 1);
-    check(scored(*model, text, end) == word_by_word(*model, text, end),
+    check(scored(*model, text, end) == score_word_by_word(*model, text, end),
           "an order at a time differs, order " + std::to_string(levels.size()));
 }
 
@@ -104,14 +104,16 @@ static void test_level_scorer() {
         Random random(seed);
         const auto text = some_text(random, V, 400);
         const auto all = estimated(text, V, order, seed % 2 == 0);
-        both_ways_agree(all, V, seed % 2 == 0, seed);
-        both_ways_agree(all, V, seed % 2 == 0, seed, true);
-        both_ways_agree(random_tables(order, V, {1, 2, 3, 5, 9, 40}, seed), V, false,
-                        seed);  // with missing suffixes
+        compare_with_stepwise_scoring(all, V, seed % 2 == 0, seed);
+        compare_with_stepwise_scoring(all, V, seed % 2 == 0, seed, true);
+        compare_with_stepwise_scoring(random_tables(order, V, {1, 2, 3, 5, 9, 40}, seed), V, false,
+                                      seed);  // with missing suffixes
     }
     Random random(99);  // contexts with thousands of words, and full slots
-    both_ways_agree(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false, 99, true);
-    both_ways_agree(random_tables(3, 70000, {66000, 40000}, 98), 70000, false, 98);  // too many for slots
+    compare_with_stepwise_scoring(estimated(some_text(random, 70000, 60000), 70000, 3, false), 70000, false,
+                                  99, true);
+    compare_with_stepwise_scoring(random_tables(3, 70000, {66000, 40000}, 98), 70000, false,
+                                  98);  // too many for slots
 }
 
 static const Test registered("level_scorer", test_level_scorer);

@@ -63,7 +63,7 @@ void known_checksum() {
     check(checksum(bytes, 2) == expected, "the sum over words");
     check(checksum(bytes, 1) + checksum(bytes + 8, 1, 1) == expected, "parts add up");
     const std::uint64_t swapped[2] = {0, 7};
-    check(checksum(reinterpret_cast<const char*>(swapped), 2) != expected, "words that changed places");
+    check(checksum(reinterpret_cast<const char*>(swapped), 2) != expected, "swapped words");
 }
 
 // A quantised file of version 2 is never normalised, whatever its header says; one of version 3 is.
@@ -83,7 +83,7 @@ void quantized_by_version_2(FileMetadata metadata, const std::vector<Section>& s
     metadata.bits = 0;
     const UninitializedBuffer<char> exact = model_image(metadata, sections, 1);
     std::memcpy(&head, exact.data(), sizeof head);
-    check(head.version == 2, "others keep version 2");
+    check(head.version == 2, "other models keep version 2");
 }
 
 void metadata_round_trip() {
@@ -121,7 +121,7 @@ void metadata_round_trip() {
     check(read(copy.name()) == in_memory, "a copy");
     check_fails<IoError>([&] { write_model(copy.name(), metadata, sections, 1); },
                          copy.name() + " cannot be written");
-    check(read(copy.name()) == in_memory, "a file that was there stays");
+    check(read(copy.name()) == in_memory, "an existing file is kept");
     check_fails<ArgumentError>([&] { model_image(metadata, {section_of(77, 100, 12)}, 1); },
                                "not made in whole words");
     metadata.sizes[0] = 8;
@@ -130,13 +130,13 @@ void metadata_round_trip() {
     check_fails<ArgumentError>([&] { model_image(metadata, sections, 1); }, "order 1001");
 }
 
-void a_failing_section_leaves_no_file() {
+void failed_section_leaves_no_file() {
     Section section = section_of(77, 100);
     section.fill = [](std::uint64_t, std::uint64_t, char*) { throw Error("no rows"); };
     const Scratch scratch;
     const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     check_fails([&] { write_model(scratch.name(), metadata, {section}, 2); }, "no rows");
-    check(!std::filesystem::exists(scratch.name()), "nothing is left");
+    check(!std::filesystem::exists(scratch.name()), "no file is left");
 }
 
 // A small model with names: every bit flip and every truncation is tried.
@@ -152,7 +152,7 @@ Bytes small_model() {
     return {image.begin(), image.end()};
 }
 
-void every_flip_is_seen() {
+void every_bit_flip_is_detected() {
     const Scratch scratch;
     Bytes bytes = small_model();
     put(scratch.name(), bytes);
@@ -175,7 +175,7 @@ void every_flip_is_seen() {
     check(!is_refused(scratch.name()), "the file as it was, again");
 }
 
-void every_length_is_seen() {
+void every_truncation_is_detected() {
     const Scratch scratch;
     Bytes bytes = small_model();
     std::size_t passed = 0;
@@ -193,7 +193,7 @@ void every_length_is_seen() {
 }
 
 // The header with changed numbers and a valid checksum: huge sizes, orders, versions.
-void headers_that_cannot_be() {
+void invalid_headers_are_rejected() {
     const Scratch scratch;
     const Bytes bytes = small_model();
     const auto refused = [&](const auto& change, const std::string& what,
@@ -245,7 +245,7 @@ void headers_that_cannot_be() {
 }
 
 // In a file that is not verified when opened, only accessed blocks are verified.
-void verified_at_first_touch() {
+void blocks_are_verified_on_first_access() {
     const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     const Scratch scratch;
     write_model(scratch.name(), metadata, {section_of(77, 5 * kBlock, 4096)}, 2);
@@ -266,13 +266,13 @@ void verified_at_first_touch() {
     file->touch(data + kBlock, 1);
     file->touch(data + 3 * kBlock, kBlock + 1);
     check(checked_from == std::vector<std::uint64_t>{kBlock, 3 * kBlock, 4 * kBlock}, "each block once");
-    check(!file->is_verified(), "two blocks are left");
+    check(!file->is_verified(), "two blocks remain");
     for (int times = 0; times < 2; ++times)
         check_fails([&] { file->touch(data + 2 * kBlock - 1, 2); }, "block 3 of 5");
     check_fails([&] { file->verify_all(3); }, "block 3 of 5");
 }
 
-void several_threads_touch() {
+void threads_verify_blocks_concurrently() {
     const FileMetadata metadata = metadata_of(random_tables(1, 9, {}, 1));
     const Scratch scratch;
     write_model(scratch.name(), metadata, {section_of(77, 40 * kBlock, 4096)}, 2);
@@ -285,12 +285,13 @@ void several_threads_touch() {
             sums[t] += static_cast<unsigned char>(bytes[i]);
         }
     });
-    check(file->is_verified() && sums[0] == sums[1] && sums[1] == sums[2], "all read the same, all verified");
+    check(file->is_verified() && sums[0] == sums[1] && sums[1] == sums[2],
+          "all threads read the same bytes, all verified");
 }
 
 // A file modified after opening: blocks already read stay valid, others are rejected, and a mapped file is
 // rejected completely, unless it was only removed.
-void a_file_that_changes() {
+void modified_file_is_rejected() {
     const auto levels = random_tables(3, 5000, {60000, 60000}, 1);
     const TableRows rows(levels);
     const FileMetadata metadata = metadata_of(levels);
@@ -316,15 +317,15 @@ void a_file_that_changes() {
     check_fails([&] { last_block(*lazy); }, "became shorter");
     check_fails([&] { last_block(*mapped); }, "changed after it was opened");
     check_fails([&] { lazy->save(copy.name()); }, "became shorter");
-    check(!std::filesystem::exists(copy.name()), "nothing is left of a copy that failed");
+    check(!std::filesystem::exists(copy.name()), "a failed copy leaves nothing");
     whole->save(copy.name());
-    check(chainrule::tests::read(copy.name()) == bytes, "the copy is what was read");
+    check(chainrule::tests::read(copy.name()) == bytes, "the copy equals the data read");
 
     put(scratch.name(), bytes);
     const auto removed = ModelFile::open(scratch.name(), false, 0, 1);
     std::filesystem::remove(scratch.name());
     last_block(*removed);
-    check(removed->is_mapped(), "a removed file is used to the end");
+    check(removed->is_mapped(), "a removed file stays usable");
     check_fails<ModelFileError>([&] { ModelFile::open(std::filesystem::temp_directory_path(), false); },
                                 "not a regular file");
 }
@@ -334,13 +335,13 @@ void a_file_that_changes() {
 static void test_model_file() {
     known_checksum();
     metadata_round_trip();
-    a_failing_section_leaves_no_file();
-    every_flip_is_seen();
-    every_length_is_seen();
-    headers_that_cannot_be();
-    verified_at_first_touch();
-    several_threads_touch();
-    a_file_that_changes();
+    failed_section_leaves_no_file();
+    every_bit_flip_is_detected();
+    every_truncation_is_detected();
+    invalid_headers_are_rejected();
+    blocks_are_verified_on_first_access();
+    threads_verify_blocks_concurrently();
+    modified_file_is_rejected();
 }
 
 static const Test registered("model_file", test_model_file);

@@ -43,7 +43,7 @@ void pool() {
     std::vector<bool> is_met(100000);
     for (int i = 0; i < 4000; ++i) is_met[pool.draw(many, random)] = true;
     const auto met = std::count(is_met.begin(), is_met.end(), true);
-    check(met > 900 && met < 1300, "4000 uses are of a thousand draws and the last few hundred");
+    check(met > 900 && met < 1300, "4000 uses take about a thousand draws");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ static void test_parallel() {
             ++together;
         });
         check(done == std::vector<int>(n, 1), "each part of the work is done once");
-        check(together == static_cast<int>(n), "all is done when the call returns");
+        check(together == static_cast<int>(n), "all work is done when the call returns");
     }
 }
 

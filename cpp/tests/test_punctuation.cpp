@@ -44,10 +44,10 @@ void bounds() {
     std::string letters;
     for (int i = 0; i < 16; ++i) letters += "a.";
     check(split(letters) == letters, "sixteen letters are an abbreviation");
-    check(split(letters + "a.") != letters + "a.", "seventeen are none");
+    check(split(letters + "a.") != letters + "a.", "seventeen letters are not an abbreviation");
     const std::string address = "www." + std::string(2044, 'x');
     check(split(address) == address, "a long address");
-    check(split(address + "x") != address + "x", "one that is too long");
+    check(split(address + "x") != address + "x", "an address that is too long");
 }
 
 void bytes_that_are_not_utf8() {
@@ -133,7 +133,7 @@ void joiners() {
     const std::string joiner(kJoiner);
     check(joins_left(joiner + ".") && !joins_right(joiner + "."), "on the left");
     check(joins_right("(" + joiner) && !joins_left("(" + joiner), "on the right");
-    check(!joins_left(joiner) && !joins_right(joiner), "alone it is a word");
+    check(!joins_left(joiner) && !joins_right(joiner), "alone it is a word token");
     check(!joins_left(joiner + "a") && !joins_right("a" + joiner), "words are not joined");
 }
 

@@ -46,7 +46,7 @@ void test_packed_bits() {
         is_found &= count_ones(word) == k;
     }
     check(is_packed, "numbers of every width come back");
-    check(is_found, "the ones of a word are where a loop finds them");
+    check(is_found, "the set bits equal those found by a loop");
 }
 
 // A few values are stored in a table, non-positive values lose their sign bit, others are stored unchanged.
@@ -105,13 +105,13 @@ void test_quantized() {
         error += std::pow(static_cast<double>(value) - coded, 2);
     }
     error /= finite;
-    check(is_near, "a number becomes the nearest value, zeros and infinities themselves");
+    check(is_near, "numbers are rounded to the nearest value; zeros and infinities are exact");
     check(is_at_most_zero, "no logarithm of a probability is above 0");
     // 30 u^4 of a uniform u has the density f(x) = (x / 30)^(−3/4) / 120, and the best K values have the mean
     // square error (∫ f^(1/3))³ / (12 K²) = 30² (4/3)³ / 4 / (12 K²) where K is large (Panter and Dite 1951).
     // K is 256 minus three exact values. Equal steps would have 30² / (12 K²), 1.7 times as much.
     const double best = 900 * 64.0 / 27 / 4 / (12 * 253.0 * 253.0);
-    check(error < 1.05 * best, "the values lose no more than 5 % above the least");
+    check(error < 1.05 * best, "the quantisation error is at most 5 % above the minimum");
     check_fails([&] { survey.add(std::vector<float>{std::nanf("")}); }, "not a number");
 }
 
@@ -149,7 +149,7 @@ void test_quantized_rows() {
             std::vector<float> prob(rows.size(n)), weight(rows.size(n)), other(rows.size(n));
             one.read(n, 0, prob.size(), nullptr, prob.data(), weight.data(), nullptr);
             three.read(n, 0, prob.size(), nullptr, other.data(), nullptr, nullptr);
-            check(prob == other, "threads do not show");
+            check(prob == other, "the result does not depend on threads");
             bool is_on_grid = true;
             for (const float w : weight) is_on_grid &= w * 1024 == std::nearbyint(w * 1024);
             check(is_on_grid, "weights are multiples of 2^-10");

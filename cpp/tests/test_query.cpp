@@ -117,7 +117,8 @@ void check_next(const Model& model, Random& random) {
         State after;
         for (std::uint32_t w = 0; w < V; ++w) {
             const double one = model.step(state, w, after).log_prob;
-            check(one == all[w] || std::abs(one - all[w]) < 1e-12, "a step is a part of the distribution");
+            check(one == all[w] || std::abs(one - all[w]) < 1e-12,
+                  "the probability of a word equals its entry");
         }
         const std::vector<Candidate> best = model.top(state, 5);
         for (const Candidate& candidate : best)
@@ -126,7 +127,7 @@ void check_next(const Model& model, Random& random) {
                   "the best words have their probabilities");
         check(best.empty() || best[0].log_prob >= *std::max_element(all.begin(), all.end()) - 1e-12,
               "the best word is the best");
-        check(std::isfinite(all[model.draw(state, 0.999)]), "what is drawn can be");
+        check(std::isfinite(all[model.draw(state, 0.999)]), "only possible words are drawn");
     }
 }
 
@@ -153,9 +154,9 @@ void test_states() {
     State one, other;
     model->step(model->begin(), 5, one);
     model->step(model->begin(), 5, other);
-    check(one == other && one.hash() == other.hash(), "the same words leave the same state");
+    check(one == other && one.hash() == other.hash(), "the same words lead to the same state");
     other.copy_from(model->begin());
-    check(!(one == other), "others leave another");
+    check(!(one == other), "different words lead to a different state");
 }
 
 void test_lines() {

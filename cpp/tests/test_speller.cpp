@@ -27,7 +27,8 @@ void worked_by_hand(const Speller& speller) {
     check_close(speller.log_prob("a\xC3\xA9"), -0.375 - 0.75 - 4.25 - 0.0625, 0, "aé");
     // unknown character after the beginning: −0.125 − 3 − 10, and the end: 0 − 4
     check_close(speller.log_prob("x"), -13.125 - 4 - 0.0625, 0, "x");
-    check_close(speller.log_prob("\xF0\x9F\x98\x80"), speller.log_prob("x"), 0, "one stranger of four bytes");
+    check_close(speller.log_prob("\xF0\x9F\x98\x80"), speller.log_prob("x"), 0,
+                "one unknown character of four bytes");
     check_close(speller.log_prob(""), -4.125 - 0.0625, 0, "nothing");
     // invalid UTF-8: each byte is an unknown character
     for (const std::string_view torn : {"\xC3", "\xF0\x9F\x98", "\x80", "\xFF", "\xE2\x28"}) {
@@ -55,7 +56,7 @@ void remembered(const Speller& speller) {
         });
     }
     for (std::thread& thread : threads) thread.join();
-    check(wrong == std::vector<std::size_t>(3), "a reader says what the speller says");
+    check(wrong == std::vector<std::size_t>(3), "the cached scorer equals the speller");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace chainrule::tests {
 
 namespace {
 
-void names_by_number_and_by_word() {
+void names_are_found_by_id_and_by_word() {
     auto names = std::make_shared<WordList>();
     std::vector<std::string> words{"",  "a",    "eight888", "nine99999", "a\tb", std::string("a\0", 2),
                                    "ä", "<unk>"};
@@ -72,7 +72,7 @@ void hostile_names() {
 }  // namespace
 
 static void test_stored_vocabulary() {
-    names_by_number_and_by_word();
+    names_are_found_by_id_and_by_word();
     hostile_names();
 }
 

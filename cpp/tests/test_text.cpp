@@ -34,7 +34,7 @@ std::string read_all(const std::string& file, std::uint64_t piece) {
     return text.is_found() ? all : "none";
 }
 
-void pieces_make_up_the_text() {
+void pieces_concatenate_to_the_text() {
     const Scratch file;
     for (const std::string text :
          {"a\n", "a", "\n", "\n\n\na b\n\n c d", "ab\ncd\nef\n", "\xC3\xA9\n\xE2\x80\xA8x"}) {
@@ -45,7 +45,7 @@ void pieces_make_up_the_text() {
     }
 }
 
-void what_is_not_plain() {
+void other_text_is_not_plain() {
     const Scratch file;
     const std::string line(65536, 'x');
     for (const std::string& text :
@@ -166,8 +166,8 @@ void sketches(std::size_t threads) {
 }  // namespace
 
 static void test_text() {
-    pieces_make_up_the_text();
-    what_is_not_plain();
+    pieces_concatenate_to_the_text();
+    other_text_is_not_plain();
     utf8();
     extents();
     for (const std::size_t threads : {1, 3}) {

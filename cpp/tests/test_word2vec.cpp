@@ -98,7 +98,8 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     const std::string what = std::string(learning.simd()) + (config.is_cbow ? " cbow" : " skip-gram") +
                              (has_parts ? " with parts" : "") + ", threads " + std::to_string(config.threads);
     const Word2vecProgress progress = learning.progress();
-    check(progress.words == text.words * 8 && progress.of == progress.words, what + ": all words are learnt");
+    check(progress.words == text.words * 8 && progress.of == progress.words,
+          what + ": all words are processed");
     check(learning.last_loss() > 0 && learning.last_loss() < 6 * std::log(2.0), what + ": the loss fell");
     const double difference = separation(learning);
     // Several threads write without locks; with so few rows they may overwrite each other's updates.
@@ -161,11 +162,11 @@ void long_sentence() {
     Word2vec learning(config, text.scratch.name(), text.numbers, text.number_of, text.counts, {});
     while (learning.run(1)) {
     }
-    check(learning.progress().words == 2500 - 68, "word 5, which comes 68 times, is left out");
+    check(learning.progress().words == 2500 - 68, "word 5, which occurs 68 times, is omitted");
 }
 
 // After training, a word vector is the mean of its own row and its subword rows, one of which is repeated.
-void parts_put_together() {
+void parts_concatenate_to_the_whole() {
     Text text;
     text.count({"a b"});
     Word2vecConfig config;
@@ -181,9 +182,9 @@ void parts_put_together() {
     for (std::size_t i = 0; i < 3; ++i) {
         const auto row = [&](std::size_t number) { return before[number * learning.width() + i]; };
         const float* now = learning.input() + i;
-        check_close(now[0], (row(0) + 2 * row(2) + row(3)) / 4, 1e-6, "a, which has parts");
+        check_close(now[0], (row(0) + 2 * row(2) + row(3)) / 4, 1e-6, "a, which has subwords");
         for (const std::size_t other : {1, 2, 3}) {
-            check(now[other * learning.width()] == row(other), "rows that have no parts stay as they are");
+            check(now[other * learning.width()] == row(other), "rows without subwords are unchanged");
         }
     }
     check(learning.progress().words == 2, "the word count is available after training");
@@ -245,7 +246,7 @@ static void test_word2vec() {
     }
     edges();
     long_sentence();
-    parts_put_together();
+    parts_concatenate_to_the_whole();
     refusals();
 }
 
