@@ -211,7 +211,7 @@ def test_recipe_is_applied_and_overridden(tmp_path: Path) -> None:
         warnings.simplefilter("ignore", ChainruleWarning)
         model = chainrule.train("lstm", text, recipe="small-lstm", epochs=1, hidden=8, device="cpu")
     assert (model.lm.context, model.tokenizer.config.min_count) == ("stream", 2)
-    assert (model.config.hidden, model.config.batch_size, model.config.epochs) == (8, 16, 1)
+    assert (model.config.hidden, model.config.training.batch_size, model.config.training.epochs) == (8, 16, 1)
     with pytest.raises(ConfigError, match="is for family 'lstm', not 'gru'"):
         chainrule.train("gru", text, recipe="small-lstm")
 

@@ -123,7 +123,7 @@ def test_explicit_settings_are_kept_in_sizing(prepared: PreparedCorpus) -> None:
     text = longer(prepared, 1_000_000)
     explicit = {"hidden": "100", "dropout": 0.45, "epochs": 3, "output": "adaptive"}
     config = chosen(text, settings=explicit).config
-    assert (config.hidden, config.dropout, config.epochs, config.output) == (100, 0.45, 3, "adaptive")
+    assert (config.hidden, config.dropout, config.training.epochs, config.output) == (100, 0.45, 3, "adaptive")
     assert not config.tie
     with pytest.raises(ConfigError, match="has no setting 'hiden'"):
         chosen(text, settings={"hiden": 3})

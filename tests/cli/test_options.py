@@ -77,7 +77,9 @@ def test_help_comes_from_the_field() -> None:
     assert "--no-is-open" not in page
 
 
-@pytest.mark.parametrize("config", [RunConfig, TokenizerConfig, NgramConfig, Architecture, VectorConfig, Decoding])
+@pytest.mark.parametrize(
+    "config", [RunConfig, TokenizerConfig, NgramConfig, ModelConfig, TrainingConfig, VectorConfig, Decoding]
+)
 def test_setting_declares_the_field_default(config: type[Any]) -> None:
     """`setting` declares the default value of the field itself."""
     fields = [field for field in dataclasses.fields(config) if field.default is not dataclasses.MISSING]

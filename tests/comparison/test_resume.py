@@ -116,7 +116,7 @@ def test_network_resumes_from_its_checkpoint(
 
     def interrupted(trainer: Trainer) -> None:
         conclude(trainer)
-        trainer._save()
+        trainer._save_checkpoint()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:

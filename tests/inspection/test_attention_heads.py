@@ -201,8 +201,9 @@ def test_sharpest_cross_attention_head_is_described() -> None:
     sharp = np.stack([np.full((2, 2), 0.5), np.eye(2)])[None]
     heads = attention_heads.summarize_cross([sharp])
     assert [(one_head.layer, one_head.head, one_head.strongest) for one_head in heads] == [(0, 0, 0.5), (0, 1, 1.0)]
-    assert "Head 2 of layer 1 is the sharpest: 100 % of its weight is on one token." in attention_heads.describe_cross(
-        heads
+    assert (
+        "Head 2 of layer 1 is the sharpest: 100 % of its weight is on one token."
+        in attention_heads.describe_cross(heads)
     )
 
 

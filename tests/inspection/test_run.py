@@ -64,12 +64,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 def test_sections_run_in_page_order(calls: Asked) -> None:
     inspection = inspect(model(), LINES, lags=7, positions=5, seed=3, track=["quotes"])
-    assert list(calls) == list(MODULES)
-    assert list(inspection) == [name for name in MODULES if name != "attention"]
+    assert list(calls) == list(SECTIONS)
+    assert list(inspection) == [name for name in SECTIONS if name != "attention"]
     settings = {name: set(arguments) - {"samples", "progress"} for name, arguments in calls.items()}
     assert settings["gradient_flow"] == {"lags", "positions", "seed"}
     assert settings["gates"] == {"track"}
-    assert {name for name, arguments in settings.items() if not arguments} == set(MODULES) - {
+    assert {name for name, arguments in settings.items() if not arguments} == set(SECTIONS) - {
         "gradient_flow",
         "gates",
     }

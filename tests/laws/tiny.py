@@ -86,7 +86,10 @@ def cases() -> list[Case]:
     ]
     all_cases += [Case("mixture", None, context) for context in contexts]
     all_cases.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
-    return [*all_cases, Case("lstm", families.get("lstm").Config(**SMALL), "line", closed=True)]
+    return [
+        *all_cases,
+        Case("lstm", build_config(families.get("lstm").Config, SMALL, "model"), "line", closed=True),
+    ]
 
 
 def _configs(family: str) -> list[tuple[str, Any]]:
@@ -95,7 +98,7 @@ def _configs(family: str) -> list[tuple[str, Any]]:
     small = [_small(config) for config in kind.candidates()]
     variants = VARIANTS.get(family, [])
     named = ["-".join(f"{name}={value}" for name, value in chosen.items()) for chosen in variants]
-    created = [kind.Config(**SMALL | chosen) for chosen in variants]
+    created = [build_config(kind.Config, SMALL | chosen, "model") for chosen in variants]
     return [*(("", config) for config in small), *zip(named, created, strict=True)]
 
 

@@ -172,7 +172,9 @@ def test_gradient_of_complete_lines_equals_autograd() -> None:
 def test_gradient_of_an_untruncated_stream_equals_autograd() -> None:
     network = net()
     ids = np.array([2, 3, 4, 5, 6, 7, 8, EOS])
-    (gradient,) = gradients(network, StreamBatches(ids, TrainingConfig(batch_size=2, bptt=0, shuffle=False), 0, CPU))
+    (gradient,) = gradients(
+        network, StreamBatches(ids, TrainingConfig(batch_size=2, bptt=0, shuffle=False), 0, CPU)
+    )
     assert_same(
         gradient, autograd_gradients(network, [([2, 3, 4, 5], [3, 4, 5, 6]), ([6, 7, 8, EOS], [7, 8, EOS, 2])])
     )
@@ -181,7 +183,9 @@ def test_gradient_of_an_untruncated_stream_equals_autograd() -> None:
 def test_state_is_carried_but_detached_between_windows() -> None:
     network = net()
     ids = np.array([2, 3, 4, 5, 6, 7, 8, EOS])
-    first, second = gradients(network, StreamBatches(ids, TrainingConfig(batch_size=1, bptt=4, shuffle=False), 0, CPU))
+    first, second = gradients(
+        network, StreamBatches(ids, TrainingConfig(batch_size=1, bptt=4, shuffle=False), 0, CPU)
+    )
     assert_same(first, autograd_gradients(network, [([2, 3, 4, 5], [3, 4, 5, 6])]))
     with torch.no_grad():
         _, carried, _ = network(torch.tensor([[2, 3, 4, 5]]), network.start(1))

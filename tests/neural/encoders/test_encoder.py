@@ -163,7 +163,7 @@ def test_architecture_lists_what_two_encoders_must_share() -> None:
 
 
 @pytest.mark.parametrize("kind", [TagConfig, ClassifyConfig, PairConfig, PretrainConfig])
-@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": (5,)}, {"tie": False}])
+@pytest.mark.parametrize("setting", [{"bptt": 35}, {"samples": 10}, {"cutoffs": [5]}, {"tie": False}])
 def test_settings_without_effect_are_rejected(kind: type[EncoderConfig], setting: dict[str, Any]) -> None:
     """Texts are read completely and outputs are full softmaxes; only models that predict words can tie vectors."""
     if "tie" in setting and kind in (PairConfig, PretrainConfig):

@@ -32,7 +32,7 @@ def embedding(width: int = D) -> nn.Parameter:
 
 
 def output_layer(kind: OutputKind, counts: Floats | None = COUNTS, vocabulary: Vocabulary = VOCABULARY) -> Output:
-    config = Architecture(output=kind, tie=False, samples=16, init_range=0.5)
+    config = ModelConfig(output=kind, tie=False, samples=16, init_range=0.5)
     return make_output(config, D, vocabulary, embedding(), counts)
 
 
@@ -130,7 +130,7 @@ def test_adaptive_softmax_cannot_be_tied() -> None:
 
 
 def test_output_settings_reach_the_layer() -> None:
-    noisy = make_output(Architecture(output="sampled", samples=7), D, VOCABULARY, embedding(), COUNTS)
+    noisy = make_output(ModelConfig(output="sampled", samples=7), D, VOCABULARY, embedding(), COUNTS)
     assert noisy.draw().shape == (7,)
     clustered = make_output(
         ModelConfig(output="adaptive", cutoffs=(3, 9), tie=False), D, VOCABULARY, embedding(), COUNTS
