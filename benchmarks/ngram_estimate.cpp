@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "ngram/build/count.hpp"
 #include "ngram/build/kneser_ney.hpp"
-#include "text/scan.hpp"
+#include "text/encode.hpp"
 
 namespace chainrule {
 

@@ -21,7 +21,6 @@
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"
-#include "text/scan.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 

@@ -10,7 +10,6 @@
 #include "text/encode.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
-#include "text/scan.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
 
