@@ -51,7 +51,7 @@ STEPS: Final[dict[str, Callable[[Path, int, Path], dict[str, float]]]] = {
 
 
 def main(step: str, text: str, order: str, folder: str, answer: str) -> None:
-    system.load()
+    system.load_extension()
     shutil.rmtree(Path(folder) / "own", ignore_errors=True)
     start = time.perf_counter()
     result = STEPS[step](Path(text), int(order), Path(folder))

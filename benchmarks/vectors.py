@@ -42,7 +42,7 @@ import json, resource, sys, time
 from chainrule.embeddings.train import train
 def used():
     return time.perf_counter(), time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-import chainrule.system; chainrule.system.load()
+import chainrule.system; chainrule.system.load_extension()
 file, out, method, epochs, threads, seed = sys.argv[1:]
 before = used()
 vectors = train(file, method=method, epochs=int(epochs), threads=int(threads), seed=int(seed), min_count=5)

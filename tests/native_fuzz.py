@@ -27,7 +27,7 @@ import chainrule.kenlm as kenlm
 from chainrule import system
 from chainrule.errors import ChainruleError
 
-core: Any = system.load()
+core: Any = system.load_extension()
 ACCEPTED: tuple[type[Exception], ...] = (ChainruleError, TypeError, ValueError, OverflowError, IndexError)
 ACCEPTED += (MemoryError, OSError, RuntimeError)
 ACCEPTED += (AttributeError,)  # raised by uninitialised objects

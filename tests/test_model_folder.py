@@ -124,7 +124,7 @@ Change = Callable[[dict[str, Any]], None]
 
 def rewritten(source: Path, out: Path, files: dict[str, bytes], facts: dict[str, Any] | None = None) -> Path:
     """The folder with other content and a valid manifest."""
-    sealed = verified_dir.read(source)
+    sealed = verified_dir.open_dir(source)
     content = {name: sealed.bytes(name) for name in sealed.files} | files
 
     def fill(root: Path) -> None:

@@ -14,13 +14,13 @@ from chainrule.errors import MissingExtra
 
 @pytest.mark.native
 def test_extension_is_loaded_once() -> None:
-    assert system.load() is system.load()
+    assert system.load_extension() is system.load_extension()
 
 
 def test_missing_extension_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, system.EXTENSION, None)  # importing it then raises ModuleNotFoundError
     with pytest.raises(MissingExtra, match=r"_core is not built; build it: pip install \."):
-        system.load.__wrapped__()
+        system.load_extension.__wrapped__()
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def test_broken_extension_reports_its_reason(monkeypatch: pytest.MonkeyPatch, er
 
     monkeypatch.setattr(system, "import_module", broken)
     with pytest.raises(MissingExtra, match=re.escape(f"cannot be imported ({error}); build it: pip install .")):
-        system.load.__wrapped__()
+        system.load_extension.__wrapped__()
 
 
 @pytest.mark.native
 def test_plain_kernels_are_always_available() -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     assert core.kernel_names()[0] == "none"
     assert set(core.kernel_names()) <= {"none", "avx2", "avx512"}
 

@@ -40,7 +40,7 @@ def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind
     block on first use, or completely with `verify`. `kind`, "language model" or a task such as "tag", raises
     ModelFileError for folders of any other kind.
     """
-    opened = verified_dir.read(Path(folder), verify=verify)
+    opened = verified_dir.open_dir(Path(folder), verify=verify)
     if kind is None:
         task = verified_dir.read_json(opened, CONFIG).get("task")
         kind = task if isinstance(task, str) and task in families.TASKS else "language model"
@@ -196,7 +196,9 @@ def _checkpoint_config(run_dir: Path) -> dict[str, Any]:
     if not (run_dir / verified_dir.CHECKPOINT).exists():
         return {}
     try:
-        config = verified_dir.read_json(verified_dir.read(run_dir / verified_dir.CHECKPOINT), CONFIG).get("config")
+        config = verified_dir.read_json(verified_dir.open_dir(run_dir / verified_dir.CHECKPOINT), CONFIG).get(
+            "config"
+        )
     except ModelFileError:
         return {}
     return config if isinstance(config, dict) else {}

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
             """Implement `full_score_sentences`."""
 
 else:
-    _core = system.load()
+    _core = system.load_extension()
     State, FullScoreReturn, CompiledModel = _core.KenlmState, _core.KenlmFullScore, _core.KenlmModel
 
 

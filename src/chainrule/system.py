@@ -31,7 +31,7 @@ HOW_TO_BUILD: Final = "pip install . (needs a C++20 compiler)"
 
 
 @cache
-def load() -> Any:
+def load_extension() -> Any:
     """Return the compiled extension; raise MissingExtra, with the build command, if it cannot be imported."""
     try:
         return import_module(EXTENSION)

@@ -36,7 +36,7 @@ def test_doctor_names_the_remedy_for_missing_packages(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec_without)
     monkeypatch.setitem(sys.modules, system.EXTENSION, None)
-    system.load.cache_clear()
+    system.load_extension.cache_clear()
     monkeypatch.setenv("PATH", "")
     document = run_ok("doctor", "--json").json()
     assert document["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"

@@ -39,7 +39,7 @@ def run(*arguments: str) -> tuple[dict[str, Any], str]:
     """Run a command with the options of `Example` and `Group`; return its parameters and its output."""
     received: dict[str, Any] = {}
 
-    @options.grouped(options.of_fields(Example, "width", "rate", "shape", "is_open", "tie"))
+    @options.expand_option_groups(options.options_from_fields(Example, "width", "rate", "shape", "is_open", "tie"))
     def command(
         name: Annotated[str, typer.Argument()],
         *,

@@ -206,7 +206,7 @@ def test_checkpoint_is_never_lost_without_force(
     message = run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert f"{out} holds an unfinished run" in message
     assert "--resume, or discard it with --force" in message
-    assert verified_dir.read(checkpoint).bytes("weights") == b"1"
+    assert verified_dir.open_dir(checkpoint).bytes("weights") == b"1"
     with locked_by_another_thread(out):  # by a running process, whose checkpoint must not be removed
         assert "being written by another run" in run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True

@@ -9,7 +9,7 @@ from chainrule import system
 from chainrule.embeddings import corpus
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 
-CORE: Any = system.load()
+CORE: Any = system.load_extension()
 
 
 def counted_of(lines: list[str], folder: Path, min_count: int = 1) -> tuple[CountedCorpus, WordVocabulary]:

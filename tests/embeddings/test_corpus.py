@@ -145,7 +145,7 @@ def test_compiled_counter_equals_the_reference(
     content = text.encode()
     places = sorted({min(cut, len(content)) for cut in cuts} | {0, len(content)})
     parts = [content[a:b] for a, b in pairwise(places)]  # also within words and characters
-    core: Any = system.load()
+    core: Any = system.load_extension()
     assert fed(core.WordCounter(str(folder / "a")), parts) == fed(
         reference.WordCounter(str(folder / "b")), [content]
     )

@@ -16,7 +16,7 @@ SETS = ["none", "avx2", "avx512"]
 
 @pytest.fixture
 def core() -> Any:
-    return system.load()
+    return system.load_extension()
 
 
 @pytest.fixture(params=SETS)

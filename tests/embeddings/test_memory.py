@@ -22,7 +22,7 @@ from chainrule.embeddings import ppmi, storage, train, word2vec
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
 
-system.load()
+system.load_extension()
 before = peak()
 made = train.train(sys.argv[1], out=sys.argv[2], threads=1, epochs=1, dimensions=100, **json.loads(sys.argv[3]))
 buckets = 0 if made.buckets is None else len(made.buckets)

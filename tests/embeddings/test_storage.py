@@ -94,7 +94,7 @@ def test_vector_folder_with_a_flipped_bit_is_rejected(tmp_path: Path, name: str)
 
 def rewrite_folder(source: Path, target: Path, **changed: bytes) -> Path:
     """Write the folder with replaced files and a valid manifest."""
-    old = verified_dir.read(source)
+    old = verified_dir.open_dir(source)
     files = {name: old.bytes(name) for name in old.files} | {n.replace("__", "."): c for n, c in changed.items()}
 
     def fill(temporary: Path) -> None:

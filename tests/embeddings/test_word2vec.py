@@ -60,7 +60,7 @@ def test_compiled_training_equals_the_reference(
     method: str,
     subwords: dict[str, int],
 ) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     if simd not in core.kernel_names():
         pytest.skip(f"{simd} does not run on this processor")
     # σ is looked up in cells, so differently rounded sums may fall on either side of a boundary; at a low rate that
@@ -140,7 +140,7 @@ def test_finished_matrix_averages_words_with_their_ngrams(text: tuple[CountedCor
     counted, chosen = text
     config = VectorConfig(dimensions=5, epochs=1, shortest=2, longest=2, buckets=9)
     begins, rows = Subwords(2, 2, 9).table(chosen.words)
-    core: Any = system.load()
+    core: Any = system.load_extension()
     settings = word2vec.core_settings(config, 1, 0)
     learner = core.Word2vec(
         settings, str(counted.file), counted.numbers, chosen.number_of, chosen.counts, begins, rows, 9

@@ -49,7 +49,7 @@ def trainer_arguments(counted: CountedCorpus, chosen: WordVocabulary, **changed:
 
 @pytest.mark.native
 def test_word2vec_rejects_inconsistent_arguments(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     settings, V = word2vec.core_settings(VectorConfig(), 1, 0), len(text[1].words)
     for changed, message in (
         ({"number_of": text[1].number_of.astype(np.int64)}, "number_of must be an array of int32"),
@@ -73,7 +73,7 @@ def test_word2vec_rejects_inconsistent_arguments(text: tuple[CountedCorpus, Word
 
 
 def test_word2vec_rejects_a_damaged_file(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     learner = core.Word2vec(*trainer_arguments(*text, numbers=text[0].numbers + 1))
     with pytest.raises(ChainruleError, match="shorter than it was"):
         learner.run(9)
@@ -85,7 +85,7 @@ def test_word2vec_rejects_a_damaged_file(text: tuple[CountedCorpus, WordVocabula
 
 @pytest.mark.native
 def test_array_view_keeps_the_trainer_alive(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     learner = core.Word2vec(*trainer_arguments(*text))
     learner.run(0.01)
     view, output = learner.input(), learner.output()
@@ -105,7 +105,7 @@ def test_array_view_keeps_the_trainer_alive(text: tuple[CountedCorpus, WordVocab
 
 @pytest.mark.native
 def test_training_releases_the_gil(text: tuple[CountedCorpus, WordVocabulary]) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     settings = word2vec.core_settings(VectorConfig(epochs=60_000), 1, 0)
     learner = core.Word2vec(*trainer_arguments(*text, settings=settings))
     assert releases_lock(lambda: learner.run(0.0))
@@ -113,7 +113,7 @@ def test_training_releases_the_gil(text: tuple[CountedCorpus, WordVocabulary]) -
 
 @pytest.mark.native
 def test_words_of_rejects_invalid_numbers(tmp_path: Path) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     counter = core.WordCounter(str(tmp_path / "numbers"))
     counter.feed(b"a b ")
     for wrong in (-1, 2):
@@ -170,7 +170,7 @@ import resource, sys
 import numpy as np
 from chainrule import system
 from chainrule.errors import ChainruleError
-core, file, way = system.load(), sys.argv[1], sys.argv[2]
+core, file, way = system.load_extension(), sys.argv[1], sys.argv[2]
 np.array([0, 1, -1] * 1000, np.int32).tofile(file)
 record = np.dtype([("i", "i4"), ("j", "i4"), ("x", "f4")])
 np.array([(0, 1, 1.0)] * 1000, record).tofile(file + "r")

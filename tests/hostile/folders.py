@@ -96,7 +96,7 @@ def _build_task(kind: str, path: Path) -> None:
 
 def reseal(source: Path, target: Path, changes: Mapping[str, bytes | None], facts: Any = None) -> Path:
     """Copy a model folder with changed content (None: deleted) of some files and a valid manifest."""
-    sealed = verified_dir.read(source)
+    sealed = verified_dir.open_dir(source)
     marks = {
         name: entry.content_id for name, entry in sealed.files.items() if entry.content_id and name not in changes
     }

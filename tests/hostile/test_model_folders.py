@@ -123,7 +123,7 @@ def test_each_file_is_hashed_once(
 
 
 def entries(path: Path) -> list[tuple[str, verified_dir.Entry]]:
-    return list(verified_dir.read(path).files.items())
+    return list(verified_dir.open_dir(path).files.items())
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_config_and_metrics_must_be_strict_json(
     ],
 )
 def test_manifest_facts_are_checked(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
-    facts = {**verified_dir.read(models("ngram")).facts, **change}
+    facts = {**verified_dir.open_dir(models("ngram")).facts, **change}
     path = reseal(models("ngram"), tmp_path / "model", {}, facts)
     with pytest.raises(ModelFileError, match="does not say where the model comes from"):
         chainrule.load(path)
@@ -558,7 +558,7 @@ def test_inspection_page_escapes_hostile_text(models: Callable[[str], Path], tmp
     script = "<script>alert(1)</script>"
     entry: dict[str, Any] = {"step": 2, "loss": 2.0, "clipped": 0.5, "learning_rate": 1.0}
     entry |= {name: {script: 1.0} for name in ("gradient_norms", "update_ratio", "clipped_by")}
-    facts = {**verified_dir.read(models("rnn")).facts, "command": script, "created": script}
+    facts = {**verified_dir.open_dir(models("rnn")).facts, "command": script, "created": script}
     changes = {"metrics.json": json.dumps({script: script}), "train_log.jsonl": json.dumps(entry) + "\n"}
     content = {name: text.encode() for name, text in changes.items()}
     path = reseal(models("rnn"), tmp_path / "model", content, facts)

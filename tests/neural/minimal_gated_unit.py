@@ -8,7 +8,7 @@ from torch import Tensor
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Config(RecurrentConfig):
     """Settings of the cell: none of its own."""
 
 
-class MinimalGatedLayer(Layer):
+class MinimalGatedLayer(RecurrentLayer):
     """h_t = (1 − f) ⊙ h_{t−1} + f ⊙ tanh(W x_t + R (f ⊙ h_{t−1}) + b); gates in the order f, g."""
 
     gates = 2

@@ -58,7 +58,7 @@ def rewritten(source: Path, target: Path, *, weights: bytes | None = None, **set
         if weights is not None:
             (root / "model.safetensors").write_bytes(weights)
 
-    verified_dir.write(target, fill, verified_dir.read(source).facts)
+    verified_dir.write(target, fill, verified_dir.open_dir(source).facts)
     return target
 
 

@@ -11,7 +11,7 @@ from chainrule.lm import Vocabulary
 from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.layers import dropout
 from chainrule.neural.network import Tensors
-from chainrule.neural.recurrent import Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 VOCABULARY = Vocabulary(11, 0, 1, 2)
 FAMILIES: dict[str, Any] = {"rnn": rnn, "lstm": lstm, "gru": gru}
@@ -196,7 +196,7 @@ def test_embedding_dropout_drops_whole_words() -> None:
 H = torch.tensor([[[1.0, 2.0]], [[3.0, 2.0]], [[3.0, -1.0]]])  # (T, B, D)
 
 
-class Fixed(Layer):
+class Fixed(RecurrentLayer):
     """A layer with known outputs."""
 
     gates = 1

@@ -31,7 +31,7 @@ def train_compiled(
     ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int = 1, cut_offs: tuple[int, ...] = ()
 ) -> tuple[list[dict[str, Any]], list[tuple[float, float, float]], list[str]]:
     """Per order: the arrays of the model; D1, D2, D3+; the reason for default discounts ('' if estimated)."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     model, discounts, fell_back = core.NgramModel.train(
         ids=ids.astype(np.int32),
         order=order,
@@ -50,7 +50,7 @@ def train_compiled(
 def count_compiled(
     ids: Ids, order: int, vocabulary: Vocabulary, context: Context, threads: int
 ) -> list[dict[str, Any]]:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     size, bos, eos = vocabulary.size, vocabulary.bos, vocabulary.eos
     levels: list[dict[str, Any]] = core.ngram_counts(
         ids.astype(np.int32), order, size, bos, eos, context == "line", threads
@@ -208,7 +208,7 @@ def test_returned_arrays_own_their_memory() -> None:
 
 
 def test_compiled_calls_release_the_gil(tmp_path: Path) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     ids = np.random.default_rng(0).integers(2, 500, 20_000).astype(np.int32)
     ids[-1] = 2
     words = {"vocabulary_size": 500, "bos": 1, "eos": 2}
@@ -265,6 +265,6 @@ GOOD: dict[str, Any] = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_train_rejects_invalid_arguments(changed: dict[str, Any], message: str) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     with pytest.raises(ChainruleError, match=re.escape(message)):
         core.NgramModel.train(**(GOOD | changed))

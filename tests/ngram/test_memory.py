@@ -66,7 +66,7 @@ def settings_of(ids: Ids, vocabulary: Vocabulary, context: Context, cuts: tuple[
 
 def train_external(place: Path, **arguments: Any) -> tuple[bytes, Any]:
     """The file written by external-memory training, and its statistics."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     out = place / "model.ngram"
     out.unlink(missing_ok=True)
     statistics = core.ngram_train_within(**({"memory": PLENTY, "folder": str(place), "out": str(out)} | arguments))
@@ -75,7 +75,7 @@ def train_external(place: Path, **arguments: Any) -> tuple[bytes, Any]:
 
 def train_in_memory(place: Path, **arguments: Any) -> tuple[bytes, Any]:
     """The same for in-memory training."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     model, *statistics = core.NgramModel.train(**arguments)
     path = place / "wanted.ngram"
     path.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def test_external_training_equals_numpy(
         warnings.simplefilter("ignore", ChainruleWarning)
         tables = estimate(count(ids, len(cuts), vocabulary, context), Config(order=len(cuts), prune=cuts))
     train_external(tmp_path, records=records, **settings_of(ids, vocabulary, context, cuts))
-    core: Any = system.load()
+    core: Any = system.load_extension()
     for actual, expected in zip(
         core.NgramModel.open(str(tmp_path / "model.ngram")).tables(), tables.levels, strict=True
     ):
@@ -185,7 +185,7 @@ def peak():
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 folder, layout, bits, spare = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-core = system.load()
+core = system.load_extension()
 limit = core.ngram_least_memory(1_000_000, 50_000, 5, layout, bits) + spare
 assert peak() < limit, "the interpreter alone takes more"
 core.ngram_train_within(ids=folder + "/ids", order=5, vocabulary_size=50_000, bos=1, eos=2, unk=0, memory=limit,
@@ -223,7 +223,7 @@ from chainrule.errors import ChainruleError
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 ids = np.full(100_000, 2, dtype=np.int32)
 try:
-    system.load().ngram_train_within(ids=ids, order=3, vocabulary_size=4, bos=1, eos=2, memory=4 << 30,
+    system.load_extension().ngram_train_within(ids=ids, order=3, vocabulary_size=4, bos=1, eos=2, memory=4 << 30,
                                      folder=sys.argv[1], out=sys.argv[1] + "/model.ngram")
 except ChainruleError as error:
     print(error)

@@ -46,7 +46,7 @@ def test_model_file_round_trips(saved: Path) -> None:
     assert loaded.lm.engine.layout == loaded.config.layout
     assert loaded.lm.engine.bits == loaded.config.bits
     assert loaded.lm.engine.has_names
-    entry = verified_dir.read(saved).files["model.ngram"]
+    entry = verified_dir.open_dir(saved).files["model.ngram"]
     assert entry.content_id == engines.content_id(loaded.lm.engine)
     assert entry.size == loaded.lm.engine.bytes
 
@@ -91,7 +91,7 @@ def test_info_command_reports_a_damaged_model_file(saved: Path, tmp_path: Path) 
 
 
 def test_extension_raises_chainrule_errors(saved: Path, tmp_path: Path) -> None:
-    open_model = system.load().NgramModel.open
+    open_model = system.load_extension().NgramModel.open
     path = copied(saved, tmp_path)
     with pytest.raises(ChainruleError, match="choose fast or small") as argument:
         open_model(str(path)).convert(layout="flat")
@@ -137,7 +137,7 @@ WORDS = Vocabulary(400, bos=1, eos=2, unk=0)
 
 def write_large_model(path: Path, layout: str = "fast") -> Path:
     """A file of many 64 KiB blocks."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 60000), 2).astype(np.int32)
     model, _, _ = core.NgramModel.train(ids, 4, 400, 1, 2, 0, layout=layout)
     model.save(str(path))
@@ -148,7 +148,7 @@ def write_large_model(path: Path, layout: str = "fast") -> Path:
 @pytest.mark.parametrize("layout", ["fast", "small"])
 def test_large_model_file_is_verified_block_by_block(tmp_path: Path, layout: str) -> None:
     """Opened like files above 64 MiB: most blocks are verified when first read."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     path = write_large_model(tmp_path / "m.ngram", layout)
     expected, refusals = query_all(core.NgramModel.open(str(path), verified_at_open=0)), 0
     content = bytearray(path.read_bytes())
@@ -169,7 +169,7 @@ def test_large_model_file_is_verified_block_by_block(tmp_path: Path, layout: str
 
 
 def test_damage_found_while_scoring_raises(tmp_path: Path) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     path = write_large_model(tmp_path / "m.ngram")
     content = bytearray(path.read_bytes())
     for place in range(len(content) // 2, len(content), 4096):
@@ -194,7 +194,7 @@ def test_safetensors_model_file_asks_for_retraining(tmp_path: Path) -> None:
 
 
 def test_model_file_does_not_depend_on_thread_count(tmp_path: Path) -> None:
-    core: Any = system.load()
+    core: Any = system.load_extension()
     ids = np.append(np.random.default_rng(0).integers(3, 400, 30000), 2).astype(np.int32)
     for layout, bits in LAYOUTS:
         contents = set()
@@ -228,7 +228,7 @@ import numpy as np
 from chainrule import system
 from chainrule.errors import ChainruleError
 
-core = system.load()
+core = system.load_extension()
 MODES = {"whole": {}, "blocks": {"verified_at_open": 0}, "mapped": {"largest_copy": 1}}
 
 
@@ -279,7 +279,7 @@ def test_model_file_changed_in_place_never_gives_wrong_scores(tmp_path: Path) ->
 
 def test_open_model_survives_replacement_of_its_file(tmp_path: Path) -> None:
     """Saving over a model renames another file into place; the open one remains usable, mapped or not."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     path = write_large_model(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}, {"largest_copy": 1})
@@ -294,7 +294,7 @@ def test_open_model_survives_replacement_of_its_file(tmp_path: Path) -> None:
 
 def test_open_model_survives_hard_linking_of_its_file(tmp_path: Path) -> None:
     """A hard link is added and removed: the bytes are the same."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     path = write_large_model(tmp_path / "m.ngram")
     models = [
         core.NgramModel.open(str(path), **options) for options in ({"verified_at_open": 0}, {"largest_copy": 1})
@@ -310,7 +310,7 @@ def test_open_model_survives_hard_linking_of_its_file(tmp_path: Path) -> None:
 
 def test_saving_a_model_whose_file_changed(tmp_path: Path) -> None:
     """Data already read is saved unchanged; unread blocks raise if they changed."""
-    core: Any = system.load()
+    core: Any = system.load_extension()
     path = write_large_model(tmp_path / "m.ngram")
     content = path.read_bytes()
     eager, lazy = (core.NgramModel.open(str(path), **options) for options in ({}, {"verified_at_open": 0}))

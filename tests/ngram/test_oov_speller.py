@@ -217,7 +217,7 @@ def test_compiled_speller_rejects_invalid_tables() -> None:
         [level.key.astype(np.int64), level.log_prob.astype(np.float32), level.log_backoff.astype(np.float32)]
         for level in speller.lm.tables.levels
     ]
-    core = system.load()
+    core = system.load_extension()
     alphabet = np.array([ord(c) for c in speller.lm.alphabet], dtype=np.uint32)
     core.Speller(alphabet, arrays, 0.0, 0.0, False)
     broken: list[tuple[Any, Any]] = [

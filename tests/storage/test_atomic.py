@@ -40,7 +40,7 @@ def write(path: Path, version: int) -> None:
 
 def version_of(path: Path) -> int:
     """The version that all files of the folder agree on."""
-    sealed = verified_dir.read(path)
+    sealed = verified_dir.open_dir(path)
     (version,) = {sealed.bytes(name) for name in ("config.json", "deep/model.ngram")}
     assert version == str(sealed.facts["version"]).encode() * 300
     return int(str(sealed.facts["version"]))

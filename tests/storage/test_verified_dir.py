@@ -45,7 +45,7 @@ def model(tmp_path: Path) -> Path:
 
 def verify(path: Path) -> None:
     """Open the folder and verify every file."""
-    verified_dir.read(path).verify_rest()
+    verified_dir.open_dir(path).verify_rest()
 
 
 def contents(path: Path) -> dict[str, bytes]:
@@ -57,10 +57,10 @@ def sibling_names(path: Path) -> set[str]:
 
 
 def test_written_folder_is_read_back(model: Path) -> None:
-    sealed = verified_dir.read(model)
+    sealed = verified_dir.open_dir(model)
     assert sealed.facts == {"seed": 7}
     assert {name: sealed.bytes(name) for name in sealed.files} == FILES
-    assert sealed.open("model.ngram") == model / "model.ngram"
+    assert sealed.verified_path("model.ngram") == model / "model.ngram"
     assert sibling_names(model) == set()
 
 
@@ -74,23 +74,23 @@ def test_manifest_content_matches_the_format(model: Path) -> None:
 
 
 def test_subfolder_contains_only_its_own_files(model: Path) -> None:
-    component = verified_dir.read(model).subfolder("components/0")
+    component = verified_dir.open_dir(model).subfolder("components/0")
     assert set(component.files) == {"config.json"}
     assert component.bytes("config.json") == b"{}"
     with pytest.raises(ModelFileError, match="components/1"):
-        verified_dir.read(model).subfolder("components/1")
+        verified_dir.open_dir(model).subfolder("components/1")
 
 
 def test_open_rejects_files_missing_from_the_manifest(model: Path) -> None:
     (model / "notes.txt").write_text("mine")
-    sealed = verified_dir.read(model)
+    sealed = verified_dir.open_dir(model)
     with pytest.raises(ModelFileError, match=r"notes\.txt is not in the manifest"):
-        sealed.open("notes.txt")
+        sealed.verified_path("notes.txt")
 
 
 @pytest.mark.parametrize("content", [b'{"order": 6}\n', b"", b'{"order": 5}\n' * 2])
 def test_bytes_rejects_files_changed_after_verification(model: Path, content: bytes) -> None:
-    sealed = verified_dir.read(model)
+    sealed = verified_dir.open_dir(model)
     (model / "config.json").write_bytes(content)
     with pytest.raises(ModelFileError, match=r"config\.json"):
         sealed.bytes("config.json")
@@ -131,13 +131,13 @@ def test_read_rejects_a_file_of_another_model(model: Path, tmp_path: Path, name:
 def test_wrong_file_size_is_reported_with_both_sizes(model: Path) -> None:
     os.truncate(model / "model.ngram", 1000)
     with pytest.raises(ModelFileError, match=r"model\.ngram has 1000 bytes, the manifest says 1024"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 def test_read_rejects_a_missing_file(model: Path) -> None:
     (model / "empty").unlink()
     with pytest.raises(ModelFileError, match="empty is missing"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 def create_fifo(path: Path) -> None:
@@ -160,7 +160,7 @@ def test_read_rejects_irregular_files_without_opening_them(
     (model / name).unlink()
     put(model / name)
     with time_limit(5), pytest.raises(ModelFileError, match=f"{name} .*{reason}"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def test_read_rejects_a_symlinked_subfolder(model: Path, tmp_path: Path) -> None
     shutil.move(model / "components", tmp_path / "moved")
     (model / "components").symlink_to(tmp_path / "moved")
     with pytest.raises(ModelFileError, match="symbolic link"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 @pytest.mark.parametrize("name", ["model.ngram", "manifest.json"])
@@ -202,7 +202,7 @@ def test_oversized_manifest_is_rejected_unread(model: Path, monkeypatch: pytest.
     os.truncate(model / "manifest.json", verified_dir.LARGEST_MANIFEST + 1)
     monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("was read"))
     with pytest.raises(ModelFileError, match="larger than 16777216 bytes"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 @pytest.mark.parametrize(
@@ -219,25 +219,25 @@ def test_oversized_manifest_is_rejected_unread(model: Path, monkeypatch: pytest.
 def test_reading_a_file_as_a_folder_gives_advice(tmp_path: Path, name: str, advice: str) -> None:
     (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
     with pytest.raises(ModelFileError, match=advice):
-        verified_dir.read(tmp_path / name)
+        verified_dir.open_dir(tmp_path / name)
 
 
 def test_read_of_a_missing_path_raises_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nowhere does not exist"):
-        verified_dir.read(tmp_path / "nowhere")
+        verified_dir.open_dir(tmp_path / "nowhere")
 
 
 def test_read_rejects_a_folder_without_manifest(model: Path) -> None:
     (model / "manifest.json").unlink()
     with pytest.raises(ModelFileError, match=r"has no manifest\.json"):
-        verified_dir.read(model)
+        verified_dir.open_dir(model)
 
 
 def test_write_fills_empty_folders_and_new_paths(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "new" / "deep"):
         verified_dir.write(path, fill_with(FILES), {})
-        assert set(verified_dir.read(path).files) == set(FILES)
+        assert set(verified_dir.open_dir(path).files) == set(FILES)
 
 
 def test_write_follows_a_symlink_to_a_folder(model: Path) -> None:
@@ -245,7 +245,7 @@ def test_write_follows_a_symlink_to_a_folder(model: Path) -> None:
     link.symlink_to(model)
     verified_dir.write(link, fill_with({"other": b"2"}), {}, force=True)
     assert link.is_symlink()
-    assert set(verified_dir.read(model).files) == {"other"}
+    assert set(verified_dir.open_dir(model).files) == {"other"}
 
 
 @pytest.mark.parametrize("files", [{"thesis.txt": b"years"}, {"manifest.json": b'{"name": "a browser extension"}'}])
@@ -307,7 +307,7 @@ def test_write_replaces_the_training_run_with_its_model(tmp_path: Path, log: boo
     create_leftovers(target)
     verified_dir.write(target, fill_with(FILES | {verified_dir.LOG: b"{}\n"}), {}, run=target)
     assert contents(target).keys() - {"manifest.json"} == FILES.keys() | {verified_dir.LOG}
-    assert set(verified_dir.read(target).files) == FILES.keys() | {verified_dir.LOG}
+    assert set(verified_dir.open_dir(target).files) == FILES.keys() | {verified_dir.LOG}
 
 
 def test_leftovers_and_logs_alone_count_as_a_run(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_write_replaces_a_model_with_a_run_beside_it(model: Path) -> None:
     create_training_run(model)
     create_leftovers(model)
     verified_dir.check_writable_target(model)
-    assert set(verified_dir.read(model).files) == set(FILES)  # unchanged by the run
+    assert set(verified_dir.open_dir(model).files) == set(FILES)  # unchanged by the run
     verified_dir.write(model, fill_with({"other": b"2"}), {}, run=model)
     assert set(contents(model)) == {"other", "manifest.json"}
 
@@ -372,8 +372,8 @@ def test_check_writable_target_reports_a_damaged_checkpoint(tmp_path: Path) -> N
 def test_read_of_an_unfinished_run_advises_resume(tmp_path: Path) -> None:
     create_training_run(tmp_path / "work")
     with pytest.raises(ModelFileError, match="unfinished run; go on with the same command with --resume"):
-        verified_dir.read(tmp_path / "work")
-    assert verified_dir.read(tmp_path / "work" / "checkpoint").facts == {"step": 3}
+        verified_dir.open_dir(tmp_path / "work")
+    assert verified_dir.open_dir(tmp_path / "work" / "checkpoint").facts == {"step": 3}
 
 
 def test_unfinished_run_is_replaced_only_with_force(model: Path) -> None:
@@ -434,14 +434,14 @@ def test_model_is_replaced_only_by_same_command_and_text(
     assert contents(path) == before
     assert sibling_names(path) == set()
     verified_dir.write(path, fill_with({"weights": b"2"}), new, force=True)
-    assert verified_dir.read(path).bytes("weights") == b"2"
+    assert verified_dir.open_dir(path).bytes("weights") == b"2"
 
 
 def test_saving_the_same_model_again_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "model"
     verified_dir.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 1}'}), {"created": 1})
     verified_dir.write(path, fill_with({"weights": b"1", "metrics.json": b'{"seconds": 2}'}), {"created": 2})
-    assert verified_dir.read(path).facts == {"created": 2}
+    assert verified_dir.open_dir(path).facts == {"created": 2}
     with pytest.raises(UsageError, match="finished model"):
         verified_dir.write(path, fill_with({"weights": b"1", "more": b""}), {})
 
@@ -539,7 +539,7 @@ def test_require_not_finished_rejects_a_finished_model(model: Path) -> None:
 
 
 def inodes(path: Path) -> dict[str, int]:
-    return {name: (path / name).stat().st_ino for name in verified_dir.read(path).files}
+    return {name: (path / name).stat().st_ino for name in verified_dir.open_dir(path).files}
 
 
 def test_share_files_hard_links_identical_files(model: Path, tmp_path: Path) -> None:
@@ -553,7 +553,7 @@ def test_share_files_hard_links_identical_files(model: Path, tmp_path: Path) -> 
         "empty",
     }
     assert second["config.json"] == first["components/0/config.json"]  # same bytes under another name
-    assert verified_dir.read(other_model, verify=True).facts == {"seed": 8}
+    assert verified_dir.open_dir(other_model, verify=True).facts == {"seed": 8}
     assert sibling_names(model) == {"other"}
     verified_dir.share_files(other_model, [model])  # already linked
     assert inodes(other_model) == second
@@ -566,9 +566,9 @@ def test_replacing_a_folder_leaves_its_hard_linked_copies_unchanged(model: Path,
     model.joinpath("model.ngram").chmod(0o600)
     verified_dir.write(model, fill_with({**FILES, "model.ngram": b"new"}), {"seed": 9}, force=True)
     assert contents(other_model)["model.ngram"] == FILES["model.ngram"]
-    verified_dir.read(other_model, verify=True).verify_rest()
+    verified_dir.open_dir(other_model, verify=True).verify_rest()
     shutil.rmtree(model)
-    assert {name: verified_dir.read(other_model).bytes(name) for name in FILES} == FILES
+    assert {name: verified_dir.open_dir(other_model).bytes(name) for name in FILES} == FILES
 
 
 def test_share_files_skips_private_damaged_and_linked_files(model: Path, tmp_path: Path) -> None:
@@ -584,7 +584,7 @@ def test_share_files_skips_private_damaged_and_linked_files(model: Path, tmp_pat
     linked = [name for name in FILES if (other_model / name).stat().st_nlink > 1]
     assert linked == ["components/0/config.json"]
     assert not (other_model / "empty").is_symlink()
-    assert {name: verified_dir.read(other_model, verify=True).bytes(name) for name in FILES} == FILES
+    assert {name: verified_dir.open_dir(other_model, verify=True).bytes(name) for name in FILES} == FILES
 
 
 def test_share_files_keeps_copies_without_hard_link_support(
@@ -598,5 +598,5 @@ def test_share_files_keeps_copies_without_hard_link_support(
     monkeypatch.setattr(os, "link", refuse)
     verified_dir.share_files(other_model, [model])
     assert all((other_model / name).stat().st_nlink == 1 for name in FILES)
-    assert {name: verified_dir.read(other_model, verify=True).bytes(name) for name in FILES} == FILES
+    assert {name: verified_dir.open_dir(other_model, verify=True).bytes(name) for name in FILES} == FILES
     assert sibling_names(model) == {"other"}

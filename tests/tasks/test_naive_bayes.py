@@ -151,12 +151,12 @@ def test_save_and_load(tmp_path: Path, order: int) -> None:
     assert {Path(name).parent.as_posix() for name in classifier.files()} == {"classes/0", "classes/1"}
     verified_dir.write(tmp_path / "m", fill, {})
     tokenizer = Tokenizer.from_json(classifier.tokenizer.to_json(), classifier.tokenizer.config)
-    loaded = NgramClassifier.load(verified_dir.read(tmp_path / "m"), config, {"neg": 1, "pos": 2}, tokenizer)
+    loaded = NgramClassifier.load(verified_dir.open_dir(tmp_path / "m"), config, {"neg": 1, "pos": 2}, tokenizer)
     assert loaded.prior == classifier.prior
     texts = ["good bad", "bad", "dull good", ""]
     assert_array_equal(loaded.log_posteriors(texts), classifier.log_posteriors(texts))
     with pytest.raises(ModelFileError, match="classes/2"):
-        NgramClassifier.load(verified_dir.read(tmp_path / "m"), config, {"a": 1, "b": 1, "c": 1}, tokenizer)
+        NgramClassifier.load(verified_dir.open_dir(tmp_path / "m"), config, {"a": 1, "b": 1, "c": 1}, tokenizer)
 
 
 @pytest.mark.parametrize(

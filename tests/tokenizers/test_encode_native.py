@@ -112,7 +112,7 @@ def test_scan_gives_counts_fingerprint_and_ids_of_one_pass(tmp_path: Path) -> No
 
 
 def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    core, calls = system.load(), []
+    core, calls = system.load_extension(), []
 
     def recorded(name: str) -> Callable[..., object]:
         function = getattr(core, name)
@@ -154,4 +154,4 @@ def test_thread_count_out_of_range_is_rejected(tmp_path: Path, threads: int) -> 
     files = find_plain_files(corpus_of(tmp_path, b"a\n"))
     assert files is not None
     with pytest.raises(ChainruleError, match="threads is"):
-        system.load().count_plain_words(files.names, threads)
+        system.load_extension().count_plain_words(files.names, threads)

@@ -366,7 +366,7 @@ def test_folder_from_before_punctuation_splitting_loads_as_whitespace(tmp_path: 
     del config["tokenizer"]["joiner"]
     del config["tokenizer"]["locale"]
     old = tmp_path / "old"
-    sealed = verified_dir.read(tmp_path / "m")
+    sealed = verified_dir.open_dir(tmp_path / "m")
     files = {name: sealed.bytes(name) for name in sealed.files}
     files["config.json"] = json.dumps(config).encode()
 

@@ -40,12 +40,12 @@ SETTINGS = training_options.TASK_SETTINGS | {
         str, "Neural models: loss weights of the labels: balanced (inverse frequency) or none."
     ),
     "order": options.option(int, "ngram: order of the class models.  [default: 1]"),
-    **options.of_fields(NgramConfig, "smoothing"),
+    **options.options_from_fields(NgramConfig, "smoothing"),
 }
 
 
 @app.command()
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     file: Labelled,

@@ -31,8 +31,8 @@ MIN_NAME: Final = 16
 TEXT_COLUMNS: Final = ("model", "tokenizer", "sample")
 
 SETTINGS = (
-    options.of_fields(Settings, "families", "tokenizer", "tokenizers")
-    | options.of_fields(TokenizerConfig, *TOKENIZER_SETTINGS)
+    options.options_from_fields(Settings, "families", "tokenizer", "tokenizers")
+    | options.options_from_fields(TokenizerConfig, *TOKENIZER_SETTINGS)
     | {
         "min_count": options.option(
             int, "Minimum word count; rarer words are replaced by <unk> in training.  [default: 2]"
@@ -41,11 +41,11 @@ SETTINGS = (
             str, "Time budget of the whole comparison: 90s, 10m, 1h.  [default: 2m without --max-seconds]"
         ),
     }
-    | options.of_fields(Settings, "context", "max_seconds", "seeds", "size", "keep", "resume")
+    | options.options_from_fields(Settings, "context", "max_seconds", "seeds", "size", "keep", "resume")
 )
 
 
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def compare(
     text: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT...]", help="Text files, folders, globs, or - for stdin.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("arpa", "ngram", "word2vec")
 
 
-@options.grouped(options.of_fields(NgramConfig, "entropy_prune", "layout", "bits"))
+@options.expand_option_groups(options.options_from_fields(NgramConfig, "entropy_prune", "layout", "bits"))
 def convert(
     source: Annotated[
         Path, typer.Argument(metavar="MODEL|FILE.arpa", help="Model folder, or an ARPA file (- for stdin).")

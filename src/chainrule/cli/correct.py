@@ -28,7 +28,7 @@ class ChannelOptions:
     ] = True
 
 
-@options.grouped()
+@options.expand_option_groups()
 def correct(
     model: options.ModelFolder,
     *,

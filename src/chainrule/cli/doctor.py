@@ -51,7 +51,7 @@ def _collect() -> dict[str, Any]:
     from chainrule import system
 
     try:
-        built = system.load().build_info()
+        built = system.load_extension().build_info()
         extension = f"built by {built.compiler} (C++ {built.standard}), processor has {built.simd}"
     except MissingExtra:
         extension = "absent: " + system.HOW_TO_BUILD

@@ -20,7 +20,7 @@ FIGURES = (
 ADAPTED_FIGURES = ("perplexity", "bits_per_byte", "nats_per_token", "infinite")
 
 
-@options.grouped()
+@options.expand_option_groups()
 def evaluate(
     model: options.ModelFolder,
     text: options.Texts,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chainrule.text.corpus import Corpus
 
 
-@options.grouped()
+@options.expand_option_groups()
 def filter_lines(
     model: options.ModelFolder,
     *,

@@ -10,14 +10,16 @@ from chainrule.cli.console import emit
 from chainrule.decoding.settings import Decoding
 
 SETTINGS = (
-    options.of_fields(Decoding, "strategy", "temperature", "top_k", "top_p", "min_p", "beam_size", "length_penalty")
-    | options.of_fields(Decoding, "repetition_penalty", "no_repeat_ngram", "unk", "max_tokens")
+    options.options_from_fields(
+        Decoding, "strategy", "temperature", "top_k", "top_p", "min_p", "beam_size", "length_penalty"
+    )
+    | options.options_from_fields(Decoding, "repetition_penalty", "no_repeat_ngram", "unk", "max_tokens")
     | {"stop": options.option(list[str], "Stop string; generation ends before it. Repeatable.")}
-    | options.of_fields(Decoding, "seed")
+    | options.options_from_fields(Decoding, "seed")
 )
 
 
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def generate(
     model: options.ModelFolder,
     *,

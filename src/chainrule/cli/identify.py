@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 1 << 14
 
 
-@options.grouped()
+@options.expand_option_groups()
 def identify(
     models: Annotated[
         list[str],

@@ -25,7 +25,7 @@ def info(model: options.ModelFolder, verify: Verify = False, json: options.Json 
     from chainrule.storage import verified_dir
 
     loaded = api.load(model, verify=verify)
-    files, origin = verified_dir.read(model).files, loaded.origin
+    files, origin = verified_dir.open_dir(model).files, loaded.origin
     document: dict[str, Any] = {
         "model": str(model),
         **_kind(loaded),

@@ -53,7 +53,7 @@ class Analysis:
     seed: options.Seed = 0
 
 
-@options.grouped()
+@options.expand_option_groups()
 def inspect(
     arguments: Annotated[
         list[str],

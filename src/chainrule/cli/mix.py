@@ -9,7 +9,7 @@ from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
 
 
-@options.grouped()
+@options.expand_option_groups()
 def mix(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL MODEL...", help="Folders of trained models.")],
     held_out: Annotated[

@@ -59,7 +59,7 @@ class LineFormat(TextFormat):
     drop_blank_lines: Annotated[bool, typer.Option("--drop-blank-lines", help="Ignore blank lines.")] = False
 
 
-def of_fields(config: type[Any], *names: str) -> dict[str, Any]:
+def options_from_fields(config: type[Any], *names: str) -> dict[str, Any]:
     """Return the options of some fields of a config dataclass: field name -> annotated type.
 
     Help text and flags were declared with `chainrule.config.setting`. A boolean field is a switch, unless its flags
@@ -85,7 +85,9 @@ def _value_type(hint: Any) -> Any:
     return str if get_origin(hint) in (Literal, tuple) else hint
 
 
-def grouped(settings: Mapping[str, Any] = types.MappingProxyType({})) -> Callable[[Callable[..., None]], Any]:
+def expand_option_groups(
+    settings: Mapping[str, Any] = types.MappingProxyType({}),
+) -> Callable[[Callable[..., None]], Any]:
     """Return a decorator that lets Typer see groups of options as single options.
 
     A parameter of the command whose type is a dataclass stands for the options of its fields. The parameter

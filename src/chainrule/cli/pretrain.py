@@ -17,7 +17,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
 }
 
 
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def pretrain(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     text: options.Texts,

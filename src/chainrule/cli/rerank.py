@@ -63,7 +63,7 @@ class Weighting:
     seed: options.Seed = 0
 
 
-@options.grouped()
+@options.expand_option_groups()
 def rerank(
     model: options.ModelFolder,
     nbest: Annotated[

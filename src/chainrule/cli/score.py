@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 4096
 
 
-@options.grouped()
+@options.expand_option_groups()
 def score(
     model: options.ModelFolder,
     *,

@@ -41,7 +41,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
 
 
 @app.command()
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=training_options.FAMILIES)],
     file: File,

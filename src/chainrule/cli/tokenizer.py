@@ -29,13 +29,15 @@ SETTINGS = (
             "--tokenizer",
         )
     }
-    | options.of_fields(TokenizerConfig, "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk")
-    | options.of_fields(TokenizerConfig, "lowercase", "locale")
+    | options.options_from_fields(
+        TokenizerConfig, "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk"
+    )
+    | options.options_from_fields(TokenizerConfig, "lowercase", "locale")
 )
 
 
 @app.command()
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     out: Annotated[Path, typer.Option(help="Output tokenizer folder.")],
     *,

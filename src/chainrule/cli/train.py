@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 
 FAMILIES = f"Model family: ngram, feedforward, {', '.join(CELLS)} or transformer."  # `families` loads slowly
 SETTINGS = (
-    options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk")
-    | options.of_fields(TokenizerConfig, "lowercase", "locale")
-    | options.of_fields(NgramConfig, "order", "smoothing", "prune", "entropy_prune", "layout", "bits")
-    | options.of_fields(ModelConfig, "hidden", "layers", "embedding", "dropout", "tie")
+    options.options_from_fields(
+        TokenizerConfig, "kind", "vocab_size", "min_count", "top_percent", "vocab", "closed", "unk"
+    )
+    | options.options_from_fields(TokenizerConfig, "lowercase", "locale")
+    | options.options_from_fields(NgramConfig, "order", "smoothing", "prune", "entropy_prune", "layout", "bits")
+    | options.options_from_fields(ModelConfig, "hidden", "layers", "embedding", "dropout", "tie")
     | {
         "attention": options.option(
             str, f"{', '.join(CELLS)}: attention over earlier states: none, dot, scaled-dot, general or additive."
         )
     }
-    | options.of_fields(TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer")
-    | options.of_fields(TrainingConfig, "learning_rate", "clip")
-    | options.of_fields(ModelConfig, "init")
-    | options.of_fields(TrainingConfig, "precision")
-    | options.of_fields(RunConfig, "context", "seed")
+    | options.options_from_fields(
+        TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer"
+    )
+    | options.options_from_fields(TrainingConfig, "learning_rate", "clip")
+    | options.options_from_fields(ModelConfig, "init")
+    | options.options_from_fields(TrainingConfig, "precision")
+    | options.options_from_fields(RunConfig, "context", "seed")
 )
 
 Size = Annotated[
@@ -42,7 +46,7 @@ Size = Annotated[
 ]
 
 
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=FAMILIES)],
     text: options.Texts,

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from chainrule.progress import Progress
 
 TASK_SETTINGS = (
-    options.of_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "lowercase")
-    | options.of_fields(ModelConfig, "hidden", "layers", "embedding", "dropout")
-    | options.of_fields(TrainingConfig, "batch_size", "epochs", "max_seconds")
-    | options.of_fields(TrainingConfig, "optimizer", "learning_rate", "clip", "precision")
-    | options.of_fields(RunConfig, "seed")
+    options.options_from_fields(TokenizerConfig, "kind", "vocab_size", "min_count", "lowercase")
+    | options.options_from_fields(ModelConfig, "hidden", "layers", "embedding", "dropout")
+    | options.options_from_fields(TrainingConfig, "batch_size", "epochs", "max_seconds")
+    | options.options_from_fields(TrainingConfig, "optimizer", "learning_rate", "clip", "precision")
+    | options.options_from_fields(RunConfig, "seed")
 )
 """Options of every task that trains a network."""
 FAMILIES = f"Model family: {', '.join(CELLS)} or transformer."

@@ -70,7 +70,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
 
 
 @app.command()
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     family: Annotated[str, typer.Argument(metavar="FAMILY", help=training_options.FAMILIES)],
     pairs: Pairs,
@@ -110,7 +110,7 @@ def train(
 
 
 @app.command()
-@options.grouped()
+@options.expand_option_groups()
 def predict(
     model: options.ModelFolder,
     *,
@@ -207,7 +207,7 @@ def align(
     """
     from chainrule import api
     from chainrule.errors import UsageError
-    from chainrule.inspection.attention_heads import draw
+    from chainrule.inspection.attention_heads import draw_alignment
 
     if out is not None and out.suffix.lower() != ".svg":
         raise UsageError(f"the alignment is written as SVG, but {out} does not end in .svg; rename it")
@@ -219,7 +219,9 @@ def align(
         from chainrule.storage.atomic import atomic_file
 
         with atomic_file(out) as stream:
-            stream.write(draw(source_texts, target_texts, alignment.weights.tolist(), title=source).encode())
+            stream.write(
+                draw_alignment(source_texts, target_texts, alignment.weights.tolist(), title=source).encode()
+            )
     if json:
         emit({"source": alignment.source, "target": alignment.target, "weights": alignment.weights.tolist()})
     else:
@@ -229,7 +231,7 @@ def align(
 
 
 @app.command()
-@options.grouped()
+@options.expand_option_groups()
 def evaluate(
     model: options.ModelFolder,
     pairs: Pairs,

@@ -34,17 +34,17 @@ Top = Annotated[int, typer.Option(min=1, help="Number of words to print.")]
 Rule = Annotated[str, typer.Option(help="Analogy rule: add (3CosAdd) or mul (3CosMul).")]
 
 SETTINGS = (
-    options.of_fields(
+    options.options_from_fields(
         VectorConfig, "method", "dimensions", "window", "negative", "epochs", "min_count", "vocab_size"
     )
-    | options.of_fields(VectorConfig, "lowercase", "tokenizer", "sample")
+    | options.options_from_fields(VectorConfig, "lowercase", "tokenizer", "sample")
     | {"subwords": options.option(str, "skipgram, cbow: also train character n-grams of these lengths, e.g. 3-6.")}
-    | options.of_fields(VectorConfig, "learning_rate", "memory")
+    | options.options_from_fields(VectorConfig, "learning_rate", "memory")
 )
 
 
 @app.command()
-@options.grouped(SETTINGS)
+@options.expand_option_groups(SETTINGS)
 def train(
     text: options.Texts,
     out: options.Out,
@@ -293,7 +293,7 @@ def draw(
 
 
 @app.command()
-@options.grouped()
+@options.expand_option_groups()
 def contextual(
     model: options.ModelFolder,
     *,

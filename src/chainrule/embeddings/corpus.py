@@ -98,7 +98,7 @@ def count_blocks(
     without joiner marks.
     """
     progress = as_progress(progress)
-    counter = system.load().WordCounter(str(file))
+    counter = system.load_extension().WordCounter(str(file))
     done = 0
     progress("counting words", 0, None)
     for piece in split_chunks(blocks, is_between_words=lowercase or splits_punctuation):

@@ -60,7 +60,7 @@ def count_cooccurrences(
     """
     progress = as_progress(progress)
     file = folder / "cooccurrences"
-    counter = system.load().Cooccurrence(
+    counter = system.load_extension().Cooccurrence(
         str(counted.file),
         counted.numbers,
         vocabulary.number_of,
@@ -112,7 +112,7 @@ def train(
             counted, vocabulary, config, Path(scratch), progress, threads=threads, seed=seed
         )
         counting_seconds = time.perf_counter() - began
-        trainer = system.load().Glove(
+        trainer = system.load_extension().Glove(
             str(pairs.file),
             pairs.records,
             len(vocabulary.words),

@@ -163,7 +163,7 @@ def read(path: str | Path) -> WordVectors:
     Files may be compressed (gzip, bzip2, xz, zstd). If a word is repeated, its first vector is used.
     """
     if Path(path).is_dir():
-        folder = verified_dir.read(Path(path))
+        folder = verified_dir.open_dir(Path(path))
         vectors = load(folder)
         folder.verify_rest()
         return vectors

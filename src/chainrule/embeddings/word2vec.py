@@ -60,7 +60,7 @@ def train(
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)
         begins, rows = Subwords(config.shortest, config.longest, config.buckets).table(vocabulary.words)
-    trainer = system.load().Word2vec(
+    trainer = system.load_extension().Word2vec(
         core_settings(config, threads, seed),
         str(counted.file),
         counted.numbers,

@@ -238,7 +238,7 @@ def translator_section(
         ),
         figures=(
             *(
-                attention_heads.make_figure(i, pair.source, pair.target, pair.weights)
+                attention_heads.alignment_figure(i, pair.source, pair.target, pair.weights)
                 for i, (pair, _) in enumerate(plotted, 1)
             ),
             *_head_maps(plotted[0][0]),

@@ -560,7 +560,9 @@ def scores_json(scores: HeadScores) -> dict[str, Any]:
 ALIGNMENT_CELL = 22  # pixels
 
 
-def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], *, title: str) -> str:
+def draw_alignment(
+    source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]], *, title: str
+) -> str:
     """Return an `<svg>` heat map of (T, S) weights between 0 and 1."""
 
     def draw_heatmap(axes: Any) -> None:
@@ -589,12 +591,12 @@ def draw(source: Sequence[str], target: Sequence[str], weights: Sequence[Sequenc
     )
 
 
-def make_figure(number: int, source: Sequence[str], target: Sequence[str], weights: Floats) -> Figure:
+def alignment_figure(number: int, source: Sequence[str], target: Sequence[str], weights: Floats) -> Figure:
     """Return the alignment of one pair, (T, S) weights averaged over all heads, with its caption."""
     source_labels, target_labels = ([token_label(token) for token in tokens] for tokens in (source, target))
     return Figure(
         name=f"alignment {number}",
-        drawing=draw(source_labels, target_labels, weights.tolist(), title=" ".join(source_labels)),
+        drawing=draw_alignment(source_labels, target_labels, weights.tolist(), title=" ".join(source_labels)),
         caption=(
             f"Attention of each target token (rows) to the source tokens (columns) of <q>{escape(' '.join(source))}"
             "</q>, averaged over layers and heads; darker means more weight. A monotonic alignment follows the "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from chainrule.errors import ConfigError
 
 if TYPE_CHECKING:
-    from chainrule.neural.recurrent import Layer, RecurrentConfig
+    from chainrule.neural.recurrent import RecurrentConfig, RecurrentLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Cell:
     """A recurrent cell: its equations and its settings."""
 
     module: str  # contains the layer class, `Config` and the model family `family`
-    layer_class: str  # subclass of `recurrent.Layer`
+    layer_class: str  # subclass of `recurrent.RecurrentLayer`
     learning_rate: float  # peak rate at a width of 256 units, for `sizing`
 
     @property
-    def layer(self) -> "type[Layer]":
+    def layer(self) -> "type[RecurrentLayer]":
         """Class of one layer."""
-        layer: type[Layer] = getattr(self._module, self.layer_class)
+        layer: type[RecurrentLayer] = getattr(self._module, self.layer_class)
         return layer
 
     @property

@@ -10,7 +10,7 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Config(RecurrentConfig):
             )
 
 
-class GRULayer(Layer):
+class GRULayer(RecurrentLayer):
     """h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}; gates in the order r, z, n."""
 
     gates = 3

@@ -10,7 +10,7 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Config(RecurrentConfig):
             raise ConfigError(f"model.forget_bias is {self.forget_bias:g}; choose a finite number")
 
 
-class LSTMLayer(Layer):
+class LSTMLayer(RecurrentLayer):
     """Memory cell c with input, forget and output gates; gates in the order i, f, g, o."""
 
     gates = 4

@@ -101,7 +101,7 @@ SMALL: Final[dict[str, Any]] = {
 """Base settings of the `compare` candidates, for a text of about ten thousand words on a CPU."""
 
 
-class Layer(nn.Module):
+class RecurrentLayer(nn.Module):
     """One recurrent layer; gates are stacked in W, R and both biases in PyTorch's order."""
 
     gates: ClassVar[int]
@@ -204,7 +204,7 @@ class RecurrentNetwork(Network):
         config: RecurrentConfig,
         vocabulary: Vocabulary,
         counts: Floats | None,
-        layer_class: type[Layer],
+        layer_class: type[RecurrentLayer],
     ) -> None:
         super().__init__()
         self.config, widths = config, config.widths
@@ -319,7 +319,7 @@ class RecurrentNetwork(Network):
         )
 
     def _run_with_attention(
-        self, layer: Layer, x: Tensor, state: list[Tensor], memory: list[Tensor]
+        self, layer: RecurrentLayer, x: Tensor, state: list[Tensor], memory: list[Tensor]
     ) -> tuple[Tensor, Tensors, list[Tensor]]:
         """h_t = RNN(x_t, h_{t−1}) + a_t as the new state, step by step."""
         W, R, b_W, b_R = layer.weights()

@@ -12,7 +12,7 @@ from chainrule.config import with_settings
 from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.network import Network, Tensors
-from chainrule.neural.recurrent import SMALL, Layer, RecurrentConfig, RecurrentNetwork
+from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 PHI: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "tanh": torch.tanh,
@@ -30,7 +30,7 @@ class Config(RecurrentConfig):
     nonlinearity: Literal["tanh", "relu", "leaky", "sigmoid"] = "tanh"
 
 
-class ElmanLayer(Layer):
+class ElmanLayer(RecurrentLayer):
     """h_t = φ(W x_t + R h_{t−1} + b)."""
 
     gates = 1

@@ -67,7 +67,7 @@ def _writer(
             progress(f"writing {order}-grams", done, total)
 
         excluded = -1 if unk is None else unk
-        system.load().write_arpa(lm.engine, arpa_names, excluded, system.thread_count(), sink, report)
+        system.load_extension().write_arpa(lm.engine, arpa_names, excluded, system.thread_count(), sink, report)
 
     return write_text
 
@@ -145,7 +145,9 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
             progress("building tables", 0, None)
 
     blocks = read_blocks(files[0])
-    arpa_file = system.load().ArpaFile.read(lambda: next(blocks, b""), files[0].name, system.thread_count(), report)
+    arpa_file = system.load_extension().ArpaFile.read(
+        lambda: next(blocks, b""), files[0].name, system.thread_count(), report
+    )
     if not arpa_file.has_eos:
         warnings.warn(
             f"{files[0].name} has no {EOS}, so that no line can end: every line is impossible",

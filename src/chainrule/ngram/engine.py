@@ -28,7 +28,7 @@ def train(
     ids: Ids, config: Config, vocabulary: Vocabulary, context: Context, names: Sequence[str] | None = None
 ) -> Engine:
     """Train a modified Kneser–Ney model; warn if an order uses default discounts."""
-    engine, _, default_reasons = system.load().NgramModel.train(
+    engine, _, default_reasons = system.load_extension().NgramModel.train(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
         **_counting_kwargs(config),
         **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
@@ -50,7 +50,7 @@ def train_external(
 ) -> Engine:
     """Train as `train` within `memory` bytes, through temporary files in `folder`, which must outlive the model."""
     out = folder / "model.ngram"
-    _, default_reasons = system.load().ngram_train_within(
+    _, default_reasons = system.load_extension().ngram_train_within(
         ids=str(ids.filename) if isinstance(ids, np.memmap) else np.ascontiguousarray(ids, dtype=np.int32),
         memory=memory,
         folder=str(folder),
@@ -97,7 +97,7 @@ def _warn_about_default_discounts(reasons: Sequence[str]) -> None:
 
 def count(ids: Ids, order: int, vocabulary: Vocabulary, context: Context = "line") -> Counts:
     """Count all n-grams up to `order` whose last word is predicted."""
-    levels = system.load().ngram_counts(
+    levels = system.load_extension().ngram_counts(
         ids=np.ascontiguousarray(ids, dtype=np.int32),
         order=order,
         vocabulary_size=vocabulary.size,
@@ -136,7 +136,7 @@ def from_tables(
         }
         for level in tables.levels
     ]
-    return system.load().NgramModel.of_tables(
+    return system.load_extension().NgramModel.of_tables(
         levels=levels,
         is_normalized=is_normalized,
         log_missing=tables.log_missing,
@@ -157,7 +157,7 @@ def open_file(path: Path, *, verify: bool = False) -> Engine:
     The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
     memory is memory-mapped instead, and every call raises if it has changed since it was opened.
     """
-    return system.load().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
+    return system.load_extension().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
 
 
 def save(engine: Engine, path: Path) -> None:

@@ -135,7 +135,7 @@ def load(
     files: VerifiedDir, config: Config, vocabulary: Vocabulary, context: Context, device: str = "auto"
 ) -> NgramModel:
     """Load a saved model; `device` is ignored, n-gram models run on the CPU."""
-    path = files.open(FILE)
+    path = files.verified_path(FILE)
     engine = engines.open_file(path)
     if files.files[FILE].content_id not in (None, engines.content_id(engine)):
         raise ModelFileError(f"{path} is not the file that the manifest lists, but another model's; {REMEDY}")

@@ -88,7 +88,7 @@ class CharacterNgram:
         alphabet = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
         log_others = float(np.log(count_other_characters(self.alphabet, self.is_single)))
         constants = (log_others, log_outside, self.is_single, placeholder, log_placeholder)
-        return system.load().Speller(alphabet, levels, *constants)
+        return system.load_extension().Speller(alphabet, levels, *constants)
 
     def log_outside(self, known: Sequence[str], placeholder: str) -> float:
         """Return log of the probability mass outside the words `known`, the placeholder and the empty string."""

@@ -104,7 +104,7 @@ def _is_loaded(task: "asyncio.Task[LoadedModel]") -> bool:
 
 def check_language_model(path: Path) -> None:
     """Raise ModelFileError unless `path` is a complete language-model folder, without loading the model."""
-    read_config(verified_dir.read(path))
+    read_config(verified_dir.open_dir(path))
 
 
 def assign_names(folders: Sequence[Path]) -> dict[str, Path]:

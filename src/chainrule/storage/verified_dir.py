@@ -190,8 +190,9 @@ PICKLES = {".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".joblib"}
 class VerifiedDir:
     """A folder whose files are compared with its manifest, each once, before they are used.
 
-    `read` checks names, types and sizes; `open` and `bytes` verify the SHA-256 of a file, `verify_rest` that of all
-    files not used so far. Files with a content id contain checksums and verify themselves when they are read.
+    `open_dir` checks names, types and sizes; `verified_path` and `bytes` verify the SHA-256 of a file, and
+    `verify_rest` that of all files not used so far. Files with a content id contain checksums and verify themselves
+    when they are read.
     """
 
     path: Path
@@ -199,7 +200,7 @@ class VerifiedDir:
     files: Mapping[str, Entry]
     _verified: set[Path] = field(default_factory=set, repr=False, compare=False)
 
-    def open(self, name: str) -> Path:
+    def verified_path(self, name: str) -> Path:
         """Return the path of a listed file after verifying it."""
         path = self._locate(name)
         if path not in self._verified and self.files[name].content_id is None:
@@ -219,7 +220,7 @@ class VerifiedDir:
     def verify_rest(self) -> None:
         """Verify the files that were not read, except those that verify themselves."""
         for name in self.files:
-            self.open(name)
+            self.verified_path(name)
 
     def subfolder(self, prefix: str) -> "VerifiedDir":
         """Return the files under `prefix` as a verified folder with the same facts."""
@@ -263,7 +264,7 @@ def write_file(path: Path, content: Content) -> None:
         path.write_bytes(content)
 
 
-def read(path: Path, *, verify: bool = False) -> VerifiedDir:
+def open_dir(path: Path, *, verify: bool = False) -> VerifiedDir:
     """Open the folder at `path` after checking its manifest and the type and size of every listed file.
 
     The content of each file is verified when it is read. With `verify`, files that verify themselves block by block

@@ -139,7 +139,7 @@ def load(folder: VerifiedDir, device: str = "auto") -> Pretrained:
 
 def read_shape(path: str | Path) -> dict[str, object]:
     """Read the encoder settings of a folder without loading its weights."""
-    return architecture(model.read(verified_dir.read(Path(path)), "pretrain", PretrainConfig).config)
+    return architecture(model.read(verified_dir.open_dir(Path(path)), "pretrain", PretrainConfig).config)
 
 
 def train(

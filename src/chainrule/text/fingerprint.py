@@ -63,7 +63,7 @@ def _of_plain(corpus: Corpus) -> Fingerprint | None:
         return None
     with ThreadPoolExecutor(max_workers=1) as executor:
         digest = executor.submit(_digest, corpus.files)
-        result = system.load().sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
+        result = system.load_extension().sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
     if result is None or isinstance(digest.exception(), OSError):  # _of_fragments reports the error
         return None
     sketch, lines = result

@@ -70,7 +70,7 @@ def scan_text(corpus: Corpus, config: TokenizerConfig, *, with_fingerprint: bool
         return None
     sha256 = hashlib.sha256()
     size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
-    scan = system.load().scan_plain_text(
+    scan = system.load_extension().scan_plain_text(
         files.names, files.threads, _placeholder(config), SHORTEST_LINE, size, update
     )
     return None if scan is None else TextScan(scan, sha256, files.threads)
@@ -81,7 +81,7 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
     files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
     if files is None:
         return None
-    counts: dict[str, int] | None = system.load().count_plain_words(
+    counts: dict[str, int] | None = system.load_extension().count_plain_words(
         files.names, files.threads, _placeholder(config)
     )
     return counts
@@ -93,7 +93,7 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path) -> Encode
     if files is None:
         return None
     assert tokenizer.unk is not None
-    result: dict[str, Any] | None = system.load().encode_plain_words(
+    result: dict[str, Any] | None = system.load_extension().encode_plain_words(
         files.names,
         tokenizer.vocab,
         tokenizer.unk,

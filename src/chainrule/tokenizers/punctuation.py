@@ -30,18 +30,20 @@ def split(text: str, placeholder: str) -> str:
     >>> split('He said, "go!"', "<unk>")
     'He said ￭, "￭ go ￭! ￭"'
     """
-    return str(system.load().split_punctuation(_check_utf8(text), placeholder))
+    return str(system.load_extension().split_punctuation(_check_utf8(text), placeholder))
 
 
 def split_spans(text: str, placeholder: str) -> list[tuple[str, int, int]]:
     """Return the tokens of a line with their start and end offsets."""
-    spans: list[tuple[str, int, int]] = system.load().split_punctuation_spans(_check_utf8(text), placeholder)
+    spans: list[tuple[str, int, int]] = system.load_extension().split_punctuation_spans(
+        _check_utf8(text), placeholder
+    )
     return spans
 
 
 def split_without_joiners(text: str) -> bytes:
     """Split several lines into words and punctuation marks separated by one blank, as UTF-8; not reversible."""
-    words: bytes = system.load().split_without_joiners(text)
+    words: bytes = system.load_extension().split_without_joiners(text)
     return words
 
 
@@ -51,7 +53,7 @@ def join(tokens: str) -> str:
     >>> join('He said ￭, "￭ go ￭! ￭"')
     'He said, "go!"'
     """
-    return str(system.load().join_punctuation(tokens))
+    return str(system.load_extension().join_punctuation(tokens))
 
 
 def without_joiners(token: str) -> str:
@@ -65,7 +67,7 @@ def without_joiners(token: str) -> str:
 
 def joined_sides(token: str) -> tuple[bool, bool]:
     """Whether a token is joined to the previous token, and to the next."""
-    left, right = system.load().joins(token) if JOINER in token else (False, False)
+    left, right = system.load_extension().joins(token) if JOINER in token else (False, False)
     return bool(left), bool(right)
 
 

@@ -369,7 +369,7 @@ def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: b
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load the tokenizer of a tokenizer folder or a model folder."""
-    folder = verified_dir.read(Path(path))
+    folder = verified_dir.open_dir(Path(path))
     with translate_config_errors(folder):
         config = read_json(folder, CONFIG)
         saved = config["tokenizers"]["text"] if "tokenizers" in config else config.get("tokenizer", {})

@@ -82,7 +82,7 @@ def load(run_dir: Path) -> Checkpoint | None:
 
 
 def _read(target: Path) -> Checkpoint:
-    sealed = verified_dir.read(target)
+    sealed = verified_dir.open_dir(target)
     if sealed.facts.get("kind") != NAME:
         raise ModelFileError(f"{target} is not a checkpoint; {REMEDY}")
     return Checkpoint(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from chainrule.neural import gru, lstm, recurrent, rnn
-from chainrule.neural.recurrent import Layer
+from chainrule.neural.recurrent import RecurrentLayer
 
 LAYERS: dict[str, Any] = {
     "lstm": lambda i, o: lstm.LSTMLayer(i, o, lstm.Config()),
@@ -21,7 +21,7 @@ LAYERS: dict[str, Any] = {
 @pytest.mark.parametrize(("E", "D"), [(5, 6), (8, 6), (5, 8)])
 def test_padded_layers_equal_unpadded_ones(kind: str, E: int, D: int) -> None:
     torch.manual_seed(1)
-    layers: list[Layer] = [LAYERS[kind](E, D).double(), LAYERS[kind](D, D).double()]
+    layers: list[RecurrentLayer] = [LAYERS[kind](E, D).double(), LAYERS[kind](D, D).double()]
     weights = [w for layer in layers for w in layer.weights()]
     x = torch.randn(7, 3, E, dtype=torch.float64, requires_grad=True)
     state = tuple(torch.randn(2, 3, D, dtype=torch.float64) for _ in range(layers[0].n_states))
@@ -30,7 +30,7 @@ def test_padded_layers_equal_unpadded_ones(kind: str, E: int, D: int) -> None:
         torch.testing.assert_close(wide, narrow, rtol=1e-10, atol=1e-12)
 
 
-def read(layer: Layer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -> list[Tensor]:
+def read(layer: RecurrentLayer, way: str, x: Tensor, state: Any, weights: list[Tensor]) -> list[Tensor]:
     """Outputs, final state, and the gradients of a function of both."""
     outputs, after = getattr(layer, way)(x, state, weights, 0.0)
     loss = outputs.square().sum() + sum(s.sin().sum() for s in after)

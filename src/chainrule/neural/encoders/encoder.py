@@ -17,7 +17,7 @@ from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
 from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
-from chainrule.neural.recurrent import Layer
+from chainrule.neural.recurrent import RecurrentLayer
 from chainrule.training.config import TrainingConfig
 
 SHAPE_OF_ALL: Final = ("family", "hidden", "layers", "embedding")
@@ -93,7 +93,7 @@ class EncoderOutput(NamedTuple):
     last: Tensor  # (B, D)  final state of each direction; Transformer: output at the last token
 
 
-def make_layer(inputs: int, width: int, config: EncoderConfig) -> Layer:
+def make_layer(inputs: int, width: int, config: EncoderConfig) -> RecurrentLayer:
     """Create one recurrent layer of the configured family."""
     common: dict[str, Any] = {name: getattr(config, name) for name in ("init", "init_range", "weight_dropout")}
     cell = get_cell(config.family)
@@ -139,7 +139,7 @@ class RecurrentEncoder(nn.Module):
         )
 
 
-def run_layer(layer: Layer, x: Tensor) -> Tensor:
+def run_layer(layer: RecurrentLayer, x: Tensor) -> Tensor:
     """Run a layer from its zero state: (B, T, in) -> (B, T, D)."""
     zeros = x.new_zeros(len(x), layer.width)
     outputs, _ = layer(x.transpose(0, 1), (zeros,) * layer.n_states)

@@ -25,7 +25,7 @@ from chainrule.neural.feedforward import Feedforward
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Tensors
 from chainrule.neural.probes.measurements import LayerStates
-from chainrule.neural.recurrent import Layer, RecurrentNetwork
+from chainrule.neural.recurrent import RecurrentLayer, RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
@@ -134,7 +134,9 @@ class RecurrenceRecord:
     """Recorded steps of one recurrent layer."""
 
     states: list[Tensors] = field(default_factory=list)  # per step (h_t,), or (h_t, c_t) of an LSTM; each (B, D)
-    gates: list[Tensors] = field(default_factory=list)  # per step, named by `Layer.gate_names`; each (B, D)
+    gates: list[Tensors] = field(
+        default_factory=list
+    )  # per step, named by `RecurrentLayer.gate_names`; each (B, D)
 
 
 @contextmanager
@@ -155,7 +157,7 @@ def record_recurrence(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list
     return replace_layers(network, map(_recording_layer, network.layers, records)), records
 
 
-def replace_layers(network: RecurrentNetwork, layers: Iterable[Layer]) -> RecurrentNetwork:
+def replace_layers(network: RecurrentNetwork, layers: Iterable[RecurrentLayer]) -> RecurrentNetwork:
     """Return a view of the network with other layers, run one by one."""
     view = unfused(network)
     view._modules = dict(network._modules)
@@ -163,9 +165,9 @@ def replace_layers(network: RecurrentNetwork, layers: Iterable[Layer]) -> Recurr
     return view
 
 
-def _recording_layer(layer: Any, record: RecurrenceRecord) -> Layer:
+def _recording_layer(layer: Any, record: RecurrenceRecord) -> RecurrentLayer:
     """Copy of a layer with shared tensors that runs unrolled and records its gates and states."""
-    copied: Layer = copy.copy(layer)
+    copied: RecurrentLayer = copy.copy(layer)
 
     def compute_gates(u: Tensor, state: Tensors, R: Tensor, b_R: Tensor) -> Tensors:
         record.gates.append(layer.compute_gates(u, state, R, b_R))

@@ -33,7 +33,7 @@ from chainrule.neural.network import Tensors
 from chainrule.neural.probes.activations import capture_inputs, record_recurrence, replace_layers
 from chainrule.neural.probes.hidden_states import context_spans
 from chainrule.neural.probes.measurements import GradientFlow, Quantity, Recurrence, Spectrum
-from chainrule.neural.recurrent import Layer, RecurrentNetwork
+from chainrule.neural.recurrent import RecurrentLayer, RecurrentNetwork
 from chainrule.neural.rnn import ElmanLayer
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
@@ -56,7 +56,7 @@ class LayerGradients(NamedTuple):
 class _Run:
     """Recorded forward pass of one layer."""
 
-    layer: Layer
+    layer: RecurrentLayer
     x: Tensor  # (T, B, in)
     state: Tensors  # before the first step; each (B, D)
     weights: list[Tensor]
@@ -69,7 +69,7 @@ class _Run:
         return torch.cat([self.state[0][None], self.outputs[:-1]])
 
     def gates(self) -> Tensors:
-        """Gates named by `Layer.gate_names` at all steps; each (T, B, D)."""
+        """Gates named by `RecurrentLayer.gate_names` at all steps; each (T, B, D)."""
         W, R, b_W, b_R = self.weights
         u = linear(self.x, W, b_W).flatten(0, 1)
         gates = self.layer.compute_gates(u, (self.before.flatten(0, 1),), R, b_R)
@@ -101,9 +101,9 @@ def kernel_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, los
         ]
 
 
-def _perturbed_layer(layer: Any, runs: list[_Run]) -> Layer:
+def _perturbed_layer(layer: Any, runs: list[_Run]) -> RecurrentLayer:
     """Copy of a layer with shared tensors that reads [x; ε] and records the pass."""
-    copied: Layer = copy.copy(layer)
+    copied: RecurrentLayer = copy.copy(layer)
 
     def forward_with(x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         W, R, b_W, b_R = (weight.detach() for weight in weights)
