@@ -114,7 +114,7 @@ ArpaParseError too_long(std::uint64_t number) {
 std::string_view checked_line(std::string_view line, std::uint64_t number) {
     if (line.size() > kMaxLine) throw too_long(number);
     if (!line.empty() && std::memchr(line.data(), 0, line.size()))
-        throw ArpaParseError(number, "holds a NUL byte; an ARPA file is UTF-8 text");
+        throw ArpaParseError(number, "contains a NUL byte; an ARPA file is UTF-8 text");
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t' || line.back() == '\r'))
         line.remove_suffix(1);
     while (!line.empty() && (line.front() == ' ' || line.front() == '\t' || line.front() == '\r'))
@@ -203,7 +203,7 @@ std::uint64_t read_count(std::string_view line, std::size_t n, std::uint64_t num
                                          std::to_string(n) + " comes next");
     if (n > kMaxArpaOrder)
         throw ArpaParseError(number, "order " + std::to_string(n) + " is above " +
-                                         std::to_string(kMaxArpaOrder) + ", the highest there is");
+                                         std::to_string(kMaxArpaOrder) + ", the highest supported order");
     return parsed->count;
 }
 

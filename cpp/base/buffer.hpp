@@ -37,7 +37,7 @@ class UninitializedBuffer {
         if (fits)
             data_ = {static_cast<T*>(allocate_memory(size * sizeof(T), access)), Free{size * sizeof(T)}};
         if (!data_)
-            throw OutOfMemory("there is no memory for " + std::to_string(size) + " numbers of " +
+            throw OutOfMemory("there is not enough memory for " + std::to_string(size) + " values of " +
                               std::to_string(sizeof(T)) + " bytes");
     }
     UninitializedBuffer(UninitializedBuffer&& other) noexcept

@@ -21,9 +21,9 @@ namespace {
 
 [[noreturn]] void fail(const SpillFolder& folder, const std::string& what) {
     throw IoError(folder.path + " " + what + " (" + std::generic_category().message(errno) +
-                  "); training within this limit of memory needs up to " +
+                  "); training within this memory limit needs up to " +
                   std::to_string((folder.needed >> 20) + 1) +
-                  " MB for temporary files: choose another folder");
+                  " MB of temporary files: choose another folder");
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ SpillFile::SpillFile(std::shared_ptr<const SpillFolder> folder) : folder_(std::m
     unlink(name.c_str());
     fcntl(descriptor_, F_SETFD, FD_CLOEXEC);
 #else
-    throw Error("this system lacks the temporary files for training within a limit of memory");
+    throw Error("training within a memory limit needs temporary files, which this system does not support");
 #endif
 }
 
@@ -68,7 +68,7 @@ void SpillFile::write(std::uint64_t at, const std::uint32_t* numbers, std::size_
     while (left > 0) {
         const ssize_t written = pwrite(descriptor_, from, left, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) fail(*folder_, "takes no more");
+        if (written <= 0) fail(*folder_, "cannot store more data");
         from += written;
         offset += static_cast<std::uint64_t>(written);
         left -= static_cast<std::size_t>(written);
@@ -85,7 +85,7 @@ void SpillFile::read(std::uint64_t at, void* numbers, std::size_t count) const {
         const ssize_t got = pread(descriptor_, into, left, static_cast<off_t>(offset));
         if (got < 0 && errno == EINTR) continue;
         if (got == 0) errno = EIO;  // the file is shorter than expected
-        if (got <= 0) fail(*folder_, "does not give back what was written to it");
+        if (got <= 0) fail(*folder_, "did not return all bytes that were written to it");
         into += got;
         offset += static_cast<std::uint64_t>(got);
         left -= static_cast<std::size_t>(got);
@@ -98,7 +98,8 @@ void SpillReader::fill(std::size_t count) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, unread * sizeof(std::uint32_t));
     const auto requested =
         static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size() - unread, to_ - at_));
-    if (unread + requested < count) throw Error("a temporary file ended before its time: this is a bug");
+    if (unread + requested < count)
+        throw Error("a temporary file ended unexpectedly: this is a bug in chainrule");
     file_->read(at_, buffer_.data() + unread, requested);
     at_ += requested;
     begin_ = 0;

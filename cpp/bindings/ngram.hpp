@@ -80,10 +80,11 @@ inline ModelMetadata model_metadata(std::int64_t vocabulary, std::int64_t bos, s
         checked_number(vocabulary, 2, std::numeric_limits<std::int32_t>::max(), "vocabulary_size");
     metadata.begin = checked_number(bos, 0, vocabulary - 1, "bos");
     metadata.end = checked_number(eos, 0, vocabulary - 1, "eos");
-    if (metadata.begin == metadata.end) throw ArgumentError("<s> and </s> must be two numbers");
+    if (metadata.begin == metadata.end) throw ArgumentError("<s> and </s> must have different ids");
     if (unk != -1) {
         metadata.unknown = checked_number(unk, 0, vocabulary - 1, "unk");
-        if (unk == bos || unk == eos) throw ArgumentError("<unk> must be another number than <s> and </s>");
+        if (unk == bos || unk == eos)
+            throw ArgumentError("the id of <unk> must differ from those of <s> and </s>");
     }
     metadata.is_closed = is_closed && unk != -1;
     metadata.is_stream = is_stream;

@@ -197,7 +197,7 @@ nb::str name_at(const StoredVocabulary& names, std::uint64_t id) {
 }
 
 const StoredVocabulary& names_in(const PyNgramModel& self) {
-    if (!self.model->names()) throw ArgumentError("this model knows words by number alone");
+    if (!self.model->names()) throw ArgumentError("this model stores word ids only, without a vocabulary");
     return *self.model->names();
 }
 
@@ -238,7 +238,8 @@ void bind_names(NgramClass& bound) {
             "name",
             [](const PyNgramModel& self, std::uint64_t id) {
                 const StoredVocabulary& names = names_in(self);
-                if (id >= names.size()) throw ArgumentError("there is no word " + std::to_string(id));
+                if (id >= names.size())
+                    throw ArgumentError("there is no word with the id " + std::to_string(id));
                 return name_at(names, id);
             },
             nb::arg("id"))

@@ -45,9 +45,9 @@ void check_ids(const PyNgramModel& self, std::span<const std::int32_t> values, c
     std::uint32_t most = 0;  // negative ids become large unsigned numbers
     for (const std::int32_t word : values) most = std::max(most, static_cast<std::uint32_t>(word));
     if (most >= V) {
-        throw ArgumentError(std::string(name) + " holds the number " +
-                            std::to_string(static_cast<std::int32_t>(most)) + "; the model knows 0 to " +
-                            std::to_string(V - 1));
+        throw ArgumentError(std::string(name) + " contains the id " +
+                            std::to_string(static_cast<std::int32_t>(most)) +
+                            "; the ids of the model are 0 to " + std::to_string(V - 1));
     }
 }
 
@@ -241,7 +241,7 @@ nb::ndarray<nb::numpy, std::int32_t> sample(const PyNgramModel& self, const AnyA
     const auto at = checked_span<double>(uniform, "uniform", "float64");
     if (at.size() != words.rows) throw ArgumentError("tokens and uniform have different rows");
     for (const double u : at)
-        if (!(u >= 0 && u < 1)) throw ArgumentError("uniform holds a number outside of [0, 1)");
+        if (!(u >= 0 && u < 1)) throw ArgumentError("uniform contains a value outside [0, 1)");
     std::vector<std::int32_t> drawn(words.rows);
     {
         const nb::gil_scoped_release free;
@@ -326,7 +326,8 @@ std::tuple<double, std::uint32_t, bool> advance(const PyNgramModel& self, const 
             checked_number(nb::cast<std::int64_t>(word), 0, std::int64_t{metadata.vocabulary} - 1, "word");
         is_unknown = number == metadata.unknown;
     } else {
-        if (!self.model->names()) throw ArgumentError("this model knows words by number alone");
+        if (!self.model->names())
+            throw ArgumentError("this model stores word ids only, without a vocabulary");
         const std::int64_t scores = self.model->names()->find(TextViews::view_of(word.ptr()));
         if (scores >= 0) number = static_cast<std::uint32_t>(scores);
         is_unknown = number == metadata.unknown;

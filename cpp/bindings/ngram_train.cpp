@@ -131,7 +131,7 @@ std::tuple<nb::list, nb::list> train_within(
         throw ArgumentError("there are " + std::to_string(spelled->size()) + " names for " +
                             std::to_string(metadata.vocabulary) + " words");
     if (std::filesystem::exists(out))
-        throw ArgumentError(out + " is there already; remove it or choose another name");
+        throw ArgumentError(out + " already exists; remove it or choose another name");
     std::vector<Discounts> discounts;
     {
         const nb::gil_scoped_release free;

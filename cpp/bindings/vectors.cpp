@@ -41,7 +41,7 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
         shared.use([&](const WordCounter& counter) {
             for (const std::int64_t i : ids.subspan(first, std::min(kWords, ids.size() - first))) {
                 if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
-                    throw ArgumentError("there is no word " + std::to_string(i));
+                    throw ArgumentError("there is no word with the id " + std::to_string(i));
                 }
                 words.emplace_back(counter.word(static_cast<std::size_t>(i)));
             }
@@ -84,8 +84,8 @@ T setting(const nb::dict& settings, const char* name) {
     if (!settings.contains(name)) throw ArgumentError(std::string("the setting ") + name + " is missing");
     T value;
     if (!nb::try_cast<T>(settings[name], value)) {
-        throw ArgumentError(std::string("the setting ") + name + " is " + nb::repr(settings[name]).c_str() +
-                            ", which it cannot be");
+        throw ArgumentError(std::string("the setting ") + name + " has the invalid value " +
+                            nb::repr(settings[name]).c_str());
     }
     return value;
 }
@@ -186,10 +186,11 @@ class Rows {
     std::vector<float*> chosen(const AnyArray& numbers, const char* name) {
         std::vector<float*> made;
         for (const std::uint32_t i : checked_span<std::uint32_t>(numbers, name, "uint32")) {
-            if (i >= count_) throw ArgumentError(std::string(name) + " names a row that is not there");
+            if (i >= count_)
+                throw ArgumentError(std::string(name) + " contains a row index that is out of range");
             made.push_back(row(i));
         }
-        if (made.empty()) throw ArgumentError(std::string(name) + " names no row");
+        if (made.empty()) throw ArgumentError(std::string(name) + " is empty; give at least one row index");
         return made;
     }
     Floats made() {
@@ -210,7 +211,8 @@ std::tuple<Floats, Floats, double> one_step(const std::string& simd, const AnyAr
                                             float rate, bool is_bag) {
     const Kernels& kernels = choose_kernels(simd);
     Rows rows(input, "input"), targets(output, "output");
-    if (rows.width() != targets.width()) throw ArgumentError("input and output must have as many columns");
+    if (rows.width() != targets.width())
+        throw ArgumentError("input and output must have the same number of columns");
     const std::vector<float*> from = rows.chosen(x, "x"), to = targets.chosen(y, "y");
     AlignedFloats scratch(kGroup * from.size() + 2 * rows.width() + kGroup);
     double loss = 0;
@@ -226,7 +228,8 @@ std::tuple<Floats, Floats, float> one_fit(const std::string& simd, const AnyArra
     Rows rows(pair, "pair"), sums(squares, "squares", 1);
     if (pair.shape(0) != 2 || squares.shape(0) != 2 || pair.shape(1) != squares.shape(1) ||
         pair.shape(1) == 0) {
-        throw ArgumentError("pair and squares must be of two rows as long as each other, the bias last");
+        throw ArgumentError(
+            "pair and squares must each have two rows of equal length, with the bias in the last column");
     }
     const Pair step{rows.row(0),           rows.row(1), sums.row(0), sums.row(1), rows.width(),
                     rows.dimensions() - 1, weight,      log_x,       rate};

@@ -259,7 +259,7 @@ void test_parse_errors() {
     fails(with("a z\t-0.05", "a b\t-0.05"), "line 15: a word of a z is not among the 1-grams");
     fails(with("\xEF\xBB\xBF-0.2", "-0.2\ta b"), "line 15: 2 fields");
     fails(with("a\xE9 b", "a b\t"), "line 15: not UTF-8 (invalid continuation byte)");
-    fails(with(std::string("a\0b", 3), "a b\t"), "line 15: holds a NUL byte");
+    fails(with(std::string("a\0b", 3), "a b\t"), "line 15: contains a NUL byte");
     fails(with("-0.2 " + std::string(2 << 20, 'a'), "-0.2\ta b"), "line 15: longer than 1048576 bytes");
     fails(kTiny.substr(0, kTiny.find("\\end")), "line 19: the file ends in its 3-grams");
     // A repeated orphan: the bigram a b is no longer listed.

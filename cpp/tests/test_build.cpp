@@ -255,13 +255,13 @@ void failures() {
     const std::vector<std::int32_t> line{3, 2}, open{3}, high{4, 2}, low{-1, 2}, begin{1, 2};
     check_fails([&] { count_ngrams(make_tokens(line, 4, 1, 2, false), 0, 1); }, "1 or more");
     check_fails([&] { make_tokens(open, 4, 1, 2, false); }, "does not end with </s>");
-    check_fails([&] { make_tokens(high, 4, 1, 2, false); }, "holds the number 4");
-    check_fails([&] { make_tokens(low, 4, 1, 2, false); }, "holds the number -1");
-    check_fails([&] { make_tokens(begin, 4, 1, 2, true); }, "holds <s>");
-    check_fails([&] { make_tokens(line, 4, 2, 2, false); }, "two numbers");
-    check_fails([&] { make_tokens(line, 4, 1, 4, false); }, "two numbers");
+    check_fails([&] { make_tokens(high, 4, 1, 2, false); }, "contains the id 4");
+    check_fails([&] { make_tokens(low, 4, 1, 2, false); }, "contains the id -1");
+    check_fails([&] { make_tokens(begin, 4, 1, 2, true); }, "contains the id of <s>");
+    check_fails([&] { make_tokens(line, 4, 2, 2, false); }, "different ids");
+    check_fails([&] { make_tokens(line, 4, 1, 4, false); }, "different ids");
     check_fails([] { UninitializedBuffer<std::uint32_t> huge(std::numeric_limits<std::size_t>::max()); },
-                "no memory");
+                "not enough memory");
 }
 
 void large_memory() {

@@ -197,7 +197,7 @@ void test_quantized_model() {
     check(distinct.size() > 200 && distinct.size() <= 256, "256 values and no more");
     check(is_row(model, 1, 17, layout.first(17)), "order 1 is exact");
     model.metadata.bits = 7;
-    check_fails([&] { image_of(model, 1); }, "7 bits");
+    check_fails([&] { image_of(model, 1); }, "bits is 7");
 }
 
 // Queries much of the content of a file, whatever it is.

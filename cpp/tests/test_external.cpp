@@ -141,7 +141,8 @@ void files_of_ids() {
     check(bytes_of(*estimate_external(IdFile(scratch.name()), text, options).rows) == expected,
           "the least memory");
     std::ofstream(scratch.name(), std::ios::binary | std::ios::app) << "x";
-    check_fails([&] { estimate_external(IdFile(scratch.name()), text, options); }, "ends within a number");
+    check_fails([&] { estimate_external(IdFile(scratch.name()), text, options); },
+                "is truncated: its size is not a multiple of 4 bytes");
     check_fails([&] { estimate_external(IdFile(scratch.name() + "-none"), text, options); },
                 "cannot be read");
 }
@@ -157,9 +158,9 @@ void refusals() {
         estimate_external(IdArray(ids), text, options);
     };
     check_fails([&] { train(open); }, "does not end with </s>");
-    check_fails([&] { train(high); }, "holds the number 4");
-    check_fails([&] { train(low); }, "holds the number -1");
-    check_fails([&] { train(begin); }, "holds <s>");
+    check_fails([&] { train(high); }, "contains the id 4");
+    check_fails([&] { train(low); }, "contains the id -1");
+    check_fails([&] { train(begin); }, "contains the id of <s>");
     options.memory = 1 << 20;
     check_fails([&] { train(line); }, "memory is 1M");
     options.memory = kPlenty;

@@ -138,8 +138,8 @@ void learning() {
         }
     }
     check_fails([&] { Glove(GloveConfig{}, file.name(), records.size(), kWords - 1).run(9); },
-                "of these words");
-    check_fails([&] { Glove(GloveConfig{}, file.name(), records.size() + 9, kWords).run(9); }, "shorter");
+                "of this vocabulary");
+    check_fails([&] { Glove(GloveConfig{}, file.name(), records.size() + 9, kWords).run(9); }, "truncated");
     check_fails([&] { Glove(GloveConfig{}, "/nowhere/at/all", 1, kWords); }, "cannot be read");
 }
 

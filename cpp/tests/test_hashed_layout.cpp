@@ -211,22 +211,23 @@ void hostile_content() {
             what);
         ask_all(scratch.name(), 0);
     };
-    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 1)[5].first = 0xFFFFFFFF; }, "row that cannot be");
+    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 1)[5].first = 0xFFFFFFFF; },
+            "it contains an invalid row");
     refused([&](Hostile& h) { h.in<HashedRow>(kHashedRows + 2)[levels[1].size()].first += 1; },
-            "row that cannot be");
+            "it contains an invalid row");
     refused(
         [](Hostile& h) {
             std::swap(h.in<HashedRow>(kHashedRows + 1)[3].first, h.in<HashedRow>(kHashedRows + 1)[90].first);
         },
-        "row that cannot be");
-    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 2)[0].word = 200; }, "row that cannot be");
+        "it contains an invalid row");
+    refused([](Hostile& h) { h.in<HashedRow>(kHashedRows + 2)[0].word = 200; }, "it contains an invalid row");
     refused([](Hostile& h) { h.in<HashedTopRow>(kHashedRows + 3)[0].word = 0xFFFFFFFF; },
-            "row that cannot be");
+            "it contains an invalid row");
     refused(
         [](Hostile& h) {
             h.in<HashedTopRow>(kHashedRows + 3)[1].log_prob = std::numeric_limits<float>::quiet_NaN();
         },
-        "row that cannot be");
+        "it contains an invalid row");
     refused([](Hostile& h) { h.in<std::uint32_t>(4)[7] = 200; }, "not in its vocabulary");
 
     Random random(1);

@@ -188,7 +188,7 @@ void every_truncation_is_detected() {
         Bytes longer = bytes;
         longer.insert(longer.end(), more, 0);
         put(scratch.name(), longer);
-        check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), false); }, "bytes and should have");
+        check_fails<ModelFileError>([&] { ModelFile::open(scratch.name(), false); }, "bytes but should have");
     }
 }
 
@@ -213,7 +213,7 @@ void invalid_headers_are_rejected() {
         return reinterpret_cast<SectionEntry*>(other.data() + sizeof(FixedHeader) + 2 * 8);
     };
     refused([](FixedHeader& h, Bytes&) { h.version = 1; },
-            "version 1, and this chainrule reads versions 2 and 3");
+            "version 1, but this version of chainrule reads versions 2 and 3");
     refused([](FixedHeader& h, Bytes&) { h.magic[0] = '{'; }, "not an n-gram model");
     refused([](FixedHeader& h, Bytes&) { h.order = 1001; }, "header does not fit");
     refused([](FixedHeader& h, Bytes&) { h.order = 0xFFFFFFFF; }, "header does not fit");
@@ -221,13 +221,14 @@ void invalid_headers_are_rejected() {
     refused([](FixedHeader& h, Bytes&) { h.header = 0xFFFFFFFFFFFFFFC0; }, "header does not fit");
     refused([](FixedHeader& h, Bytes&) { h.header = 0; }, "header does not fit");
     refused([](FixedHeader& h, Bytes&) { h.file = 0xFFFFFFFFFFFFFFFF; }, "should have");
-    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0x80000000; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.begin = 12; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.unknown = 12; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.layout = 3; }, "cannot be");
-    refused([](FixedHeader& h, Bytes&) { h.flags = 32; }, "cannot be");
-    refused([](FixedHeader&, Bytes& b) { b[sizeof(FixedHeader)] = 13; }, "cannot be");  // rows of order 1
+    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0; }, "contains invalid values");
+    refused([](FixedHeader& h, Bytes&) { h.vocabulary = 0x80000000; }, "contains invalid values");
+    refused([](FixedHeader& h, Bytes&) { h.begin = 12; }, "contains invalid values");
+    refused([](FixedHeader& h, Bytes&) { h.unknown = 12; }, "contains invalid values");
+    refused([](FixedHeader& h, Bytes&) { h.layout = 3; }, "contains invalid values");
+    refused([](FixedHeader& h, Bytes&) { h.flags = 32; }, "contains invalid values");
+    refused([](FixedHeader&, Bytes& b) { b[sizeof(FixedHeader)] = 13; },
+            "contains invalid values");  // rows of order 1
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from = 0; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->from += 8; }, "a section lies outside");
     refused([&](FixedHeader&, Bytes& b) { entry(b)->size = 0xFFFFFFFFFFFFFFFF; }, "a section lies outside");

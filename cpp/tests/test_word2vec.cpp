@@ -109,8 +109,8 @@ void clusters(const Text& text, Word2vecConfig config, bool has_parts) {
     learning.copy_output(output);
     check(output.size() == text.counts.size() * 20, what + ": size of the output");
     learning.finish();
-    check_fails([&] { learning.run(0.1); }, "forgotten");
-    check_fails([&] { learning.copy_output(output); }, "forgotten");
+    check_fails([&] { learning.run(0.1); }, "training is finished");
+    check_fails([&] { learning.copy_output(output); }, "were released");
 }
 
 // Small, large and missing settings: no crash, and the words are counted.
@@ -216,9 +216,9 @@ void refusals() {
     config = {};
     Word2vec unknown(config, text.scratch.name(), text.numbers, std::vector<std::int32_t>{0}, text.counts,
                      {});
-    check_fails([&] { unknown.run(1); }, "a number of no word");
+    check_fails([&] { unknown.run(1); }, "contains a word id that is out of range");
     Word2vec longer(config, text.scratch.name(), text.numbers + 9, fine, text.counts, {});
-    check_fails([&] { longer.run(1); }, "shorter than it was");
+    check_fails([&] { longer.run(1); }, "was truncated while it was being read");
 }
 
 }  // namespace

@@ -243,13 +243,13 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
       rows_(words),
       out_path_(out) {
     if (config.window == 0 || config.threads == 0)
-        throw ArgumentError("co-occurrences need a window and a thread");
+        throw ArgumentError("window and threads must be at least 1");
     constexpr std::size_t most = 1 << 16;
     if (config.window > most || config.threads > most)
         throw ArgumentError("window and threads must be at most 65536");
     for (const std::int32_t number : number_of_) {
         if (number >= 0 && static_cast<std::size_t>(number) >= words) {
-            throw ArgumentError("a word has the number " + std::to_string(number) + " of " +
+            throw ArgumentError("a word has the id " + std::to_string(number) + "; ids must be below " +
                                 std::to_string(words));
         }
     }
@@ -364,7 +364,7 @@ bool Cooccurrence::read(Worker& worker) {
     worker.block.resize(std::min<std::uint64_t>(kBlock, numbers_ - worker.at));
     if (worker.block.empty()) return false;
     if (worker.numbers.read(worker.at, worker.block) != worker.block.size()) {
-        throw IoError(file_ + " is shorter than it was");
+        throw IoError(file_ + " was truncated while it was being read; run the command again");
     }
     done_ += worker.block.size();
     for (const std::int32_t word_id : worker.block) {
@@ -382,7 +382,7 @@ bool Cooccurrence::read(Worker& worker) {
 
 void Cooccurrence::count(Worker& worker, std::int32_t word_id) {
     if (static_cast<std::size_t>(word_id) >= number_of_.size())
-        throw IoError(file_ + " has numbers of no word");
+        throw IoError(file_ + " contains a word id that is out of range");
     const std::int32_t number = number_of_[static_cast<std::size_t>(word_id)];
     if (number < 0) return;
     const std::uint32_t word = static_cast<std::uint32_t>(number);

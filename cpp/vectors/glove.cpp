@@ -56,7 +56,7 @@ class Weights {
 void check(const GloveConfig& config) {
     constexpr std::size_t most = 1 << 16;
     if (config.dimensions == 0 || config.threads == 0)
-        throw ArgumentError("GloVe needs a dimension and a thread");
+        throw ArgumentError("dimensions and threads must be at least 1");
     if (config.dimensions > most) throw ArgumentError("dimensions must be at most 65536");
     if (config.threads > most) throw ArgumentError("threads must be at most 65536");
 }
@@ -140,7 +140,7 @@ GloveProgress Glove::progress() const {
 void Glove::result(std::span<float> into) const {
     const std::size_t D = config_.dimensions;
     if (into.size() != words_ * D)
-        throw ArgumentError("the vectors need " + std::to_string(words_ * D) + " numbers");
+        throw ArgumentError("the vectors need " + std::to_string(words_ * D) + " values");
     for (std::size_t number = 0; number < words_; ++number) {
         const float *w = word(number), *v = context(number);
         for (std::size_t i = 0; i < D; ++i) into[number * D + i] = w[i] + v[i];
@@ -176,12 +176,12 @@ bool Glove::fill(Worker& worker) {
     worker.in.seekg(static_cast<std::streamoff>(first * sizeof(Record)));
     worker.in.read(reinterpret_cast<char*>(worker.block.data()),
                    static_cast<std::streamsize>(worker.block.size() * sizeof(Record)));
-    if (!worker.in) throw IoError(file_ + " is shorter than it was");
+    if (!worker.in) throw IoError(file_ + " was truncated while it was being read; run the command again");
     const auto words = static_cast<std::uint64_t>(words_);
     for (const Record& record : worker.block) {
         const auto i = static_cast<std::uint32_t>(record.i), j = static_cast<std::uint32_t>(record.j);
         if (i >= words || j >= words || !(record.x > 0))
-            throw IoError(file_ + " is no file of co-occurrences of these words");
+            throw IoError(file_ + " does not contain the co-occurrence counts of this vocabulary");
     }
     worker.at = 0;
     return true;

@@ -38,7 +38,7 @@ void check(const Word2vecConfig& config, std::span<const std::int32_t> number_of
     require(config.rate > 0 && std::isfinite(config.rate), "the learning rate must be above 0");
     for (const std::int32_t number : number_of) {
         require(number >= -1 && number < static_cast<std::int64_t>(words),
-                "number_of names a word that has no count");
+                "number_of contains an id that is out of range");
     }
     require(subwords.buckets <= std::numeric_limits<std::uint32_t>::max() - words,
             "there are too many buckets");
@@ -145,7 +145,9 @@ void Word2vec::make_workers() {
 Word2vec::~Word2vec() = default;
 
 bool Word2vec::run(double seconds) {
-    if (is_finished_) throw ArgumentError("the output vectors are forgotten; there is no more learning");
+    if (is_finished_)
+        throw ArgumentError(
+            "training is finished and the output vectors were released; create a new trainer");
     run_on_threads(workers_.size(), [&](std::size_t i) { work(*workers_[i], seconds); });
     bool is_more = false;
     for (const auto& worker : workers_) {
@@ -179,7 +181,7 @@ double Word2vec::last_loss() const {
 }
 
 void Word2vec::copy_output(std::vector<float>& into) {
-    if (is_finished_) throw ArgumentError("the output vectors are forgotten");
+    if (is_finished_) throw ArgumentError("the output vectors were released after training");
     into.reserve(words() * config_.dimensions);
     for (std::size_t row = 0; row < words(); ++row) {
         const float* first = output_.data() + row * width_;
@@ -236,7 +238,8 @@ bool Word2vec::fill(Worker& worker) {
             }
             worker.block.resize(std::min<std::uint64_t>(kBlock, worker.last - worker.at));
             worker.block_size = worker.numbers.read(worker.at, worker.block);
-            if (worker.block_size != worker.block.size()) throw IoError(file_ + " is shorter than it was");
+            if (worker.block_size != worker.block.size())
+                throw IoError(file_ + " was truncated while it was being read; run the command again");
             worker.at += worker.block_size;
             worker.block_at = 0;
         }
@@ -246,7 +249,7 @@ bool Word2vec::fill(Worker& worker) {
             continue;
         }
         if (static_cast<std::size_t>(id) >= number_of_.size())
-            throw IoError(file_ + " holds a number of no word");
+            throw IoError(file_ + " contains a word id that is out of range");
         const std::int32_t word = number_of_[static_cast<std::size_t>(id)];
         if (word < 0) continue;
         ++worker.words_read;

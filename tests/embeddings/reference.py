@@ -330,7 +330,7 @@ class Word2vec:
             sentence: list[int] = []
             for number in self._read_numbers():
                 if number >= len(self._number_of) or number < SENTENCE_BREAK:
-                    raise ChainruleError(f"{self._file} holds a number of no word")
+                    raise ChainruleError(f"{self._file} contains a word id that is out of range")
                 word = -1 if number == SENTENCE_BREAK else self._number_of[number]
                 if word >= 0:
                     self._seen += 1
@@ -348,7 +348,7 @@ class Word2vec:
             size = min(BLOCK, self._numbers - first)
             block = np.fromfile(self._file, np.int32, size, offset=4 * first)
             if len(block) < size:
-                raise ChainruleError(f"{self._file} is shorter than it was")
+                raise ChainruleError(f"{self._file} was truncated while it was being read; run the command again")
             yield from block.tolist()
 
     def _learn(self, sentence: list[int]) -> None:

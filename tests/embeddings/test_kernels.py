@@ -156,9 +156,9 @@ def test_kernels_reject_mismatched_arrays(core: Any) -> None:
         (("none", floats.astype(float), floats, index, index, 0.1), "input must be an array of float32"),
         (("none", floats[0], floats, index, index, 0.1), "input has 1 axes, not 2"),
         (("none", np.zeros((4, 2), np.float32).T, floats, index, index, 0.1), "in a row in memory"),
-        (("none", floats, floats, index + np.uint32(2), index, 0.1), "x names a row that is not there"),
-        (("none", floats, floats, index[:0], index, 0.1), "x names no row"),
-        (("none", floats, np.zeros((2, 40), np.float32), index, index, 0.1), "as many columns"),
+        (("none", floats, floats, index + np.uint32(2), index, 0.1), "x contains a row index that is out of range"),
+        (("none", floats, floats, index[:0], index, 0.1), "x is empty"),
+        (("none", floats, np.zeros((2, 40), np.float32), index, index, 0.1), "the same number of columns"),
     ):
         with pytest.raises(ChainruleError, match=message):
             core.kernel_window(*wrong)

@@ -77,7 +77,7 @@ def test_arpa_reader_reports_the_line_of_an_error(
         (b"\\data\\\n", "line 1: the file ends in its header"),
         (b"\\data\\\n\\1-grams:\n", "line 2: the header counts no n-grams"),
         (b"\\data\\\nngram 1=0\n\\1-grams:\n\\end\\\n", "lists no words"),
-        (TINY.encode("utf-16"), "line 1: holds a NUL byte"),
+        (TINY.encode("utf-16"), "line 1: contains a NUL byte"),
         (TINY.replace("\tb\t", "\tb\xe9\t").encode("latin-1"), "line 11: not UTF-8"),
         (TINY.replace("a b\t", "a \xe9\t").encode("latin-1"), "line 15: not UTF-8"),
         (TINY.removesuffix("\\end\\\n").encode(), "line 19: the file ends in its 3-grams, without \\end\\"),

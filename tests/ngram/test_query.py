@@ -144,8 +144,8 @@ GOOD: dict[str, Any] = {"tokens": np.zeros((2, 5), np.int32), "targets": np.zero
         ({"tokens": np.zeros((2, 4), np.int32)}, "rows of 4 words, not 5"),
         ({"tokens": np.zeros((3, 5), np.int32)}, "different rows"),
         ({"tokens": np.zeros((2, 5))}, "int32"),
-        ({"tokens": np.full((2, 5), 4, np.int32)}, "holds the number 4; the model knows 0 to 3"),
-        ({"targets": np.full((2, 3), -1, np.int32)}, "holds the number -1"),
+        ({"tokens": np.full((2, 5), 4, np.int32)}, "contains the id 4; the ids of the model are 0 to 3"),
+        ({"targets": np.full((2, 3), -1, np.int32)}, "contains the id -1"),
         ({"threads": 0}, "threads is 0"),
     ],
 )

@@ -315,15 +315,15 @@ std::uint32_t Counter::row_at(std::size_t position) const {
 Tokens make_tokens(std::span<const std::int32_t> ids, std::uint32_t vocabulary, std::uint32_t begin,
                    std::uint32_t end, bool is_stream) {
     if (begin >= vocabulary || end >= vocabulary || begin == end)
-        throw ArgumentError("<s> and </s> must be two numbers below the size of the vocabulary");
+        throw ArgumentError("<s> and </s> must have different ids below the vocabulary size");
     Tokens tokens;
     for (const std::int32_t id : ids) {
         if (id < 0 || static_cast<std::uint32_t>(id) >= vocabulary)
-            throw ArgumentError("the text holds the number " + std::to_string(id) +
-                                ", which is not below the " + std::to_string(vocabulary) +
-                                " of the vocabulary");
+            throw ArgumentError("the text contains the id " + std::to_string(id) +
+                                "; ids must be below the vocabulary size, " + std::to_string(vocabulary));
         if (static_cast<std::uint32_t>(id) == begin)
-            throw ArgumentError("the text holds <s>, which lines are given here");
+            throw ArgumentError(
+                "the text contains the id of <s>, which is added to each line automatically; remove it");
         tokens.lines += static_cast<std::uint32_t>(id) == end;
     }
     if (!is_stream && !ids.empty() && static_cast<std::uint32_t>(ids.back()) != end)

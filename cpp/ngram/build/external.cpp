@@ -178,7 +178,7 @@ ExternalTrainer::ExternalTrainer(const IdSource& ids, const TextMetadata& text,
                                  const ExternalOptions& options)
     : ids_(ids), text_(text), options_(options), cut_offs_(check_cut_offs(options.cut_offs, options.order)) {
     if (text.begin >= text.vocabulary || text.end >= text.vocabulary || text.begin == text.end)
-        throw ArgumentError("<s> and </s> must be two numbers below the size of the vocabulary");
+        throw ArgumentError("<s> and </s> must have different ids below the vocabulary size");
     trim_heap();
     const std::uint64_t in_use = memory_in_use();
     times_ = UninitializedBuffer<std::uint32_t>(text.vocabulary);
@@ -225,10 +225,12 @@ void ExternalTrainer::scan_text() {
         for (const std::int32_t id : ids) {
             last = static_cast<std::uint32_t>(id);
             if (last >= text_.vocabulary)
-                throw ArgumentError("the text holds the number " + std::to_string(id) +
-                                    ", which is not below the " + std::to_string(text_.vocabulary) +
-                                    " of the vocabulary");
-            if (last == text_.begin) throw ArgumentError("the text holds <s>, which lines are given here");
+                throw ArgumentError("the text contains the id " + std::to_string(id) +
+                                    "; ids must be below the vocabulary size, " +
+                                    std::to_string(text_.vocabulary));
+            if (last == text_.begin)
+                throw ArgumentError(
+                    "the text contains the id of <s>, which is added to each line automatically; remove it");
             lines += last == text_.end;
             ++times_[last];
         }
@@ -459,7 +461,8 @@ void IdFile::read(const std::function<void(std::span<const std::int32_t>)>& use)
     while (true) {
         const std::size_t bytes = std::fread(numbers.data(), 1, kAtOnce * sizeof(std::int32_t), file.get());
         if (std::ferror(file.get())) throw IoError(path_ + " cannot be read");
-        if (bytes % sizeof(std::int32_t) != 0) throw IoError(path_ + " ends within a number; make it anew");
+        if (bytes % sizeof(std::int32_t) != 0)
+            throw IoError(path_ + " is truncated: its size is not a multiple of 4 bytes; create it again");
         if (bytes > 0) use({numbers.data(), bytes / sizeof(std::int32_t)});
         if (bytes < kAtOnce * sizeof(std::int32_t)) return;
     }

@@ -41,7 +41,7 @@ class ContentCheck {
             for (std::uint64_t at = from; at + 4 <= to; at += 4)  // the third number of a row is not a float
                 is_good &= at % sizeof(CompactUnigram) == 8 || is_log_value(read_at<float>(bytes + at));
         }
-        if (!is_good) file_->fail("it has a word that cannot be");
+        if (!is_good) file_->fail("it contains an invalid word id");
     }
 
   private:
@@ -117,7 +117,7 @@ CompactLayout::Column CompactLayout::open_column(std::size_t n, CompactPart tabl
     const bool is_plain = coding == static_cast<std::uint32_t>(ColumnCoding::plain) && bits == kPlainBits;
     const bool is_signless =
         coding == static_cast<std::uint32_t>(ColumnCoding::signless) && bits == kSignlessBits;
-    if (!is_plain && !is_signless) file_->fail("a column is packed in no known way");
+    if (!is_plain && !is_signless) file_->fail("a column has an unknown encoding");
     return column;
 }
 
@@ -359,8 +359,7 @@ std::vector<Section> compact_sections(const Rows& rows, const FileMetadata& meta
     if (metadata.sizes.size() != rows.order())
         throw ArgumentError("the rows are of another order than the model");
     if (metadata.bits != 0 && metadata.bits != 8)
-        throw ArgumentError("values of " + std::to_string(metadata.bits) +
-                            " bits cannot be written; 8 can, or all");
+        throw ArgumentError("bits is " + std::to_string(metadata.bits) + "; choose 0 (no quantization) or 8");
     std::vector<Section> sections;
     const auto columns = std::make_shared<std::vector<CompactColumns>>();
     sections.push_back(by_probability_section(rows));

@@ -46,7 +46,7 @@ class ContentCheck {
         bool is_good = true;
         for (std::size_t i = 0; i < count; ++i)
             is_good &= (rows[i].word < metadata_.model.vocabulary) & is_log_value(rows[i].log_prob);
-        if (!is_good) file_->fail("it has a row that cannot be");
+        if (!is_good) file_->fail("it contains an invalid row");
     }
     void check_rows(const HashedRow* rows, std::size_t count, std::uint64_t next_size) const {
         bool is_good = true;
@@ -57,7 +57,7 @@ class ContentCheck {
                        is_log_value(rows[i].log_backoff);
             last = rows[i].first;
         }
-        if (!is_good) file_->fail("it has a row that cannot be");
+        if (!is_good) file_->fail("it contains an invalid row");
     }
 
     const ModelFile* file_;  // owns this check

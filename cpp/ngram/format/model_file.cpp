@@ -37,7 +37,7 @@ bool is_plausible(const FixedHeader& head) {
 
 void ModelFile::fail(const std::string& what) const {
     throw ModelFileError((path_.empty() ? std::string("the model") : path_) + " is damaged: " + what +
-                         "; copy it again from where it came, or train the model anew");
+                         "; copy it again from its source, or retrain the model");
 }
 
 std::shared_ptr<ModelFile> ModelFile::open(const std::string& path, bool verify_all,
@@ -62,8 +62,7 @@ void ModelFile::take_bytes(std::uint64_t largest_copy, std::uint64_t verified_at
     FixedHeader head;
     if (size >= sizeof head) source_->read(0, reinterpret_cast<char*>(&head), sizeof head);
     if (size < sizeof head || head.magic != kMagic)
-        throw ModelFileError(path_ +
-                             " is not an n-gram model of this chainrule, or not all of one; train it anew");
+        throw ModelFileError(path_ + " is not an n-gram model file, or is truncated; retrain the model");
     if (size > largest_copy && source_->map()) {
         is_mapped_ = true;
         all_ = {source_->map(), size};
@@ -91,18 +90,19 @@ void ModelFile::read_header() {
     const auto head = read_at<FixedHeader>(all_.data());
     if (head.version != kVersion && head.version != kQuantizedVersion)
         throw ModelFileError(path_ + " is an n-gram model of version " + std::to_string(head.version) +
-                             ", and this chainrule reads versions " + std::to_string(kVersion) + " and " +
-                             std::to_string(kQuantizedVersion) +
-                             "; use the chainrule that wrote it, or train the model anew");
+                             ", but this version of chainrule reads versions " + std::to_string(kVersion) +
+                             " and " + std::to_string(kQuantizedVersion) +
+                             "; use the version of chainrule that wrote it, or retrain the model");
     if (head.file != all_.size())
-        fail("it has " + std::to_string(all_.size()) + " bytes and should have " + std::to_string(head.file));
+        fail("it has " + std::to_string(all_.size()) + " bytes but should have " + std::to_string(head.file));
     if (head.header > head.file || head.header % kCacheLine != 0) fail("its header does not fit it");
     blocks_ = block_count(head.file - head.header);
     if (head.order > kMaxOrders || header_bytes(head.order, head.sections, blocks_) != head.header)
         fail("its header does not fit it");
     digest_ = read_at<std::uint64_t>(all_.data() + head.header - 8);
-    if (checksum(all_.data(), head.header / 8 - 1) != digest_) fail("its header does not have its checksum");
-    if (!is_plausible(head)) fail("its header says what cannot be");
+    if (checksum(all_.data(), head.header / 8 - 1) != digest_)
+        fail("the checksum of its header does not match");
+    if (!is_plausible(head)) fail("its header contains invalid values");
 
     metadata_.layout = static_cast<LayoutKind>(head.layout);
     metadata_.bits = head.bits;
@@ -116,7 +116,7 @@ void ModelFile::read_header() {
     for (std::uint32_t n = 0; n < head.order; ++n, at += 8)
         metadata_.sizes.push_back(read_at<std::uint64_t>(at));
     if (metadata_.sizes[0] != head.vocabulary || *std::ranges::max_element(metadata_.sizes) > kMaxRows)
-        fail("its header says what cannot be");
+        fail("its header contains invalid values");
     read_places(at, head.sections, head.header);
     data_ = all_.data() + head.header;
     checksums_ = at + sizeof(SectionEntry) * head.sections;
@@ -151,7 +151,7 @@ void ModelFile::verify(std::size_t block, const char* bytes) const {
     const std::uint64_t words = (block_end(block) - block * kBlock) / 8;
     if (checksum(bytes, words) != read_at<std::uint64_t>(checksums_ + 8 * block))
         fail("block " + std::to_string(block + 1) + " of " + std::to_string(blocks_) +
-             " does not have its checksum");
+             " has a wrong checksum");
 }
 
 // A block is read once, by one thread; its bytes do not change after it is verified.

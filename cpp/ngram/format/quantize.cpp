@@ -131,7 +131,8 @@ void ColumnStatistics::add(std::span<const float> values) {
     count_ += values.size();
     for (const float number : values) {
         const std::uint32_t value = std::bit_cast<std::uint32_t>(number);
-        if ((value & ~kSign) > kInfinity) throw ArgumentError("a model holds a value that is not a number");
+        if ((value & ~kSign) > kInfinity)
+            throw ArgumentError("a model contains a value that is not a number");
         can_drop_sign_ &= value == 0 || (value & kSign) != 0;
         if (!slots_.empty()) add_different(value);
         if (!is_quantized_) continue;

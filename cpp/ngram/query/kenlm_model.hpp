@@ -30,7 +30,7 @@ class KenlmModel {
   public:
     explicit KenlmModel(std::shared_ptr<const Model> model)
         : model_(std::move(model)), is_short_(model_->metadata().log_missing == 0), begin_(model_->begin()) {
-        if (!model_->names()) throw Error("this model knows words by number alone; it has no names");
+        if (!model_->names()) throw Error("this model stores word ids only, without a vocabulary");
         if (is_short_) begin_.reach = 0;
     }
 

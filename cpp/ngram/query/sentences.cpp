@@ -128,7 +128,7 @@ void score(const Model& model, const SentenceOptions& options, SentenceBatch& ba
 
 void require_vocabulary(const Model& model) {
     if (!model.names())
-        throw ArgumentError("this model knows words by number alone; it has no names to read text by");
+        throw ArgumentError("this model stores word ids only, without a vocabulary; it cannot read text");
 }
 
 // Sentences after punctuation splitting, with their own storage.

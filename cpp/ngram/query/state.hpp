@@ -75,8 +75,8 @@ class Query {
     Query(const Layout& layout, const ModelMetadata& metadata, std::size_t order)
         : layout_(layout), metadata_(metadata), order_(order), log_missing_(metadata.log_missing) {
         if (order > kMaxQueryOrder) {
-            throw ModelFileError("the model has order " + std::to_string(order) + ", and the most is " +
-                                 std::to_string(kMaxQueryOrder));
+            throw ModelFileError("the model has order " + std::to_string(order) +
+                                 ", but the highest supported order is " + std::to_string(kMaxQueryOrder));
         }
     }
 
