@@ -32,7 +32,7 @@ class Benchmark:
         return DATA / self.folder / self.pattern.format(split)
 
     def corpus(self, split: str, collapsed: bool = False) -> Corpus:
-        """Return a split as a corpus; `collapsed` normalises white space for all tokenizers."""
+        """Return a split as a corpus; `collapsed` normalizes white space for all tokenizers."""
         corpus = Corpus.of(str(self.path(split)), drop_blank_lines=self.drop_blank_lines)
         return Corpus.from_lines([" ".join(split_words(line)) for line in corpus]) if collapsed else corpus
 

@@ -13,7 +13,7 @@ other paragraphs (`--part dev`). Words/s include the first lookup of candidates.
 
 **As written.** The same paragraphs with capitals and punctuation, split at white space. Misspellings take the
 case of the word they replace. Of the correct words that are changed, those that differ in case only and those
-that are capitalised and out-of-vocabulary (mostly names) are counted separately.
+that are capitalized and out-of-vocabulary (mostly names) are counted separately.
 """
 
 import argparse
@@ -257,7 +257,7 @@ def as_written_rows(out: Path, part: str, every: int) -> Iterator[list[str]]:
         yield [f"trigram, {title}", f"{corrected} of {wrong}", *(str(kinds[kind]) for kind in CHANGE_KINDS)]
 
 
-CHANGE_KINDS = ("all", "case only", "capitalised, unknown")
+CHANGE_KINDS = ("all", "case only", "capitalized, unknown")
 
 
 def count_changed(corrector: Corrector, lines: Sequence[Line]) -> dict[str, int]:
@@ -276,7 +276,7 @@ def count_changed(corrector: Corrector, lines: Sequence[Line]) -> dict[str, int]
             counts["case only"] += change is not None and change.corrected.lower() == right.lower()
             core = re.sub(r"^\W+|\W+$", "", right)
             is_known = {right, core, core.lower()} & corrector.model.tokenizer.vocab.keys()
-            counts["capitalised, unknown"] += core[:1].isupper() and not is_known
+            counts["capitalized, unknown"] += core[:1].isupper() and not is_known
     return counts
 
 

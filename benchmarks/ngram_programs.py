@@ -46,7 +46,7 @@ class KenLM:
             return run([*command, "--arpa", arpa])
 
     def binary(self, kind: str, arpa: Path, out: Path, bits: int = 0) -> Usage:
-        """Run build_binary: ARPA to `probing` or `trie`, quantised to `bits` bits if not 0."""
+        """Run build_binary: ARPA to `probing` or `trie`, quantized to `bits` bits if not 0."""
         quantised = ["-q", bits, "-b", bits] if bits else []
         return run([self.programs / "build_binary", *quantised, kind, arpa, out])
 

@@ -146,7 +146,7 @@ def method_rows(figures: Mapping[tuple[str, int], tuple[float, str]]) -> list[li
 
 
 def cell(method: str, value: float, form: str) -> str:
-    """Format a value; values of unnormalised scores are in parentheses."""
+    """Format a value; values of unnormalized scores are in parentheses."""
     shown = "∞" if value == float("inf") else f"{value:{form}}"
     return f"({shown})" if method == "stupid backoff" else shown
 

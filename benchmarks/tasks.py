@@ -5,7 +5,7 @@
 Each model is trained with its recipe; existing models are evaluated without training again. The encoder is a pair
 of forward and backward language models, lower-case, trained on WikiText-2 and on the training sentences of three
 tasks without tags and labels. Its benefit is the difference between the last row of a task and the row above it,
-a network of the same vocabulary and shape with random initialisation. SMS spam has no standard split: 80, 10 and
+a network of the same vocabulary and shape with random initialization. SMS spam has no standard split: 80, 10 and
 10 %, stratified, seed 0. With --jobs several models are trained concurrently, and their minutes are not
 comparable.
 """
@@ -131,7 +131,7 @@ class Row:
 
 
 def encoder_systems(name: str, recipe: str, encoder_folder: Path, is_few: bool = False) -> dict[str, list[object]]:
-    """Return the systems with the encoder's vocabulary and shape: random initialisation, and pre-trained."""
+    """Return the systems with the encoder's vocabulary and shape: random initialization, and pre-trained."""
     few = FEW.get(name, []) if is_few else []
     plain: list[object] = ["lstm", "--recipe", recipe, *few]
     shape = json.loads((encoder_folder / "config.json").read_text())["model"]
