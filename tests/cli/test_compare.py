@@ -148,7 +148,7 @@ def test_compare_reports_models_left_out_for_time(english_text: Path, tmp_path: 
     outcome = run_ok("compare", english_text, *options, "--max-seconds", "0.001")
     rows = outcome.json()["rows"]
     assert 1 <= len(rows) < 50
-    left_out = re.findall(r"warning: (\S+) is left out: ngram's time is up\n", outcome.err)
+    left_out = re.findall(r"warning: (\S+) is skipped: the time budget for n-gram models is used up\n", outcome.err)
     assert len(left_out) == 50 - len(rows)
     assert not {row["name"] for row in rows} & set(left_out)
 
@@ -259,7 +259,7 @@ def test_compare_prints_the_tokenizer_choice(tmp_path: Path) -> None:
     text = write(tmp_path / "t.txt", english().replace("\n", " , it said .\n"))
     options = ("--families", "ngram", "--max-seconds", "0.001", "--out", tmp_path / "c")
     outcome = run_ok("compare", text, *options)
-    choice = "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)"
+    choice = "tokenizer: whitespace (the text looks pre-tokenized: its punctuation is separated by blanks)"
     assert outcome.err.splitlines()[0] == choice
     assert choice in outcome.out.splitlines()
     results = strict((tmp_path / "c" / "results.json").read_text())
@@ -281,5 +281,5 @@ def test_compare_rejects_text_given_twice(english_text: Path, tmp_path: Path, na
 @pytest.mark.parametrize("value", [",", " , ,", " "])
 def test_compare_rejects_empty_lists(english_text: Path, tmp_path: Path, option: str, value: str) -> None:
     message = run_error(2, "compare", english_text, option, value, "--out", tmp_path / "out")
-    assert f"{option} is '{value}', which names nothing" in message
+    assert f"{option} is '{value}', which contains no names" in message
     assert not (tmp_path / "out").exists()

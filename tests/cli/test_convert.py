@@ -82,7 +82,7 @@ def test_convert_rejects_mixtures_with_networks(
     run_ok("train", "feedforward", english_text, "--out", tmp_path / "network", *network)
     run_ok("mix", model, tmp_path / "network", "--held-out", english_text, "--out", tmp_path / "both")
     message = run_error(2, "convert", tmp_path / "both", "--to", "arpa", "--out", tmp_path / "m.arpa")
-    assert "holds a feedforward model" in message
+    assert "contains a feedforward model" in message
     message = run_error(2, "convert", tmp_path / "network", "--to", "ngram", "--out", tmp_path / "m")
     assert "only n-gram models" in message
     stream = trained(tmp_path / "stream", english_text, "--tokenizer", model, *QUIET, "--context", "stream")
@@ -157,7 +157,7 @@ def test_convert_wrong_usage(model: Path, tmp_path: Path) -> None:
     message = run_error(2, "convert", model, "--to", "word2vec", "--entropy-prune", "1e-8", "--out", tmp_path / "m")
     assert "not for word vectors" in message
     assert "choose arpa" in run_error(2, "convert", model, "--to", "onnx", "--out", tmp_path / "m")
-    assert "say what to make of it with --to arpa" in run_error(2, "convert", model, "--out", tmp_path / "m")
+    assert "choose the output format with --to, for example --to arpa" in run_error(2, "convert", model, "--out", tmp_path / "m")
     run_error(4, "convert", tmp_path / "nowhere.arpa", "--out", tmp_path / "m")
     run_error(4, "convert", tmp_path / "nowhere", "--to", "arpa", "--out", tmp_path / "m")
 

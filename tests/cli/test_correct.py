@@ -75,7 +75,7 @@ def test_correct_can_leave_known_words_alone(words: Path) -> None:
 def test_correct_rejects_invalid_arguments(words: Path, tmp_path: Path) -> None:
     assert "error-rate is 2.0" in run_error(2, "correct", words, "--error-rate", 2)
     assert "beam is 0" in run_error(2, "correct", words, "--beam", 0)
-    assert "pairs are read from files" in run_error(2, "correct", words, "--pairs", "-")
+    assert "--pairs cannot be read from stdin" in run_error(2, "correct", words, "--pairs", "-")
     assert "does not exist" in run_error(4, "correct", words, "--channel", tmp_path / "none.json")
     bad = write(tmp_path / "bad.json", "{}")
     assert "is not a channel file" in run_error(3, "correct", words, "--channel", bad)

@@ -62,10 +62,11 @@ def test_refused_output_folder_is_unchanged(place: Path, tmp_path: Path, name: s
     verified_dir.write(model, fill, {"command": "chainrule train ngram other.txt --out model"})
     before = digests(run / verified_dir.CHECKPOINT), digests(model)
     message = run_error(2, *command(name, place), "--out", run)
-    assert "run holds an unfinished run; go on with the same command with --resume, or discard it with" in message
+    assert "run contains an unfinished run; continue it by running the same command with --resume, or discard it with" in message
     message = run_error(2, *command(name, place), "--out", model)
     assert (
-        "model holds a finished model (made by: chainrule train ngram other.txt --out model); to replace" in message
+        "model contains a finished model (made by: chainrule train ngram other.txt --out model); to replace"
+        in message
     )
     assert (digests(run / verified_dir.CHECKPOINT), digests(model)) == before
     assert {path.name for path in tmp_path.iterdir()} == {"run", "model"}
@@ -95,7 +96,7 @@ def test_same_command_on_another_text_is_refused(place: Path, tmp_path: Path, na
     for source, text in texts.items():
         write(tmp_path / source, text.replace(b"cats", b"rats"))
     message = run_error(2, *command(name, tmp_path), "--out", out)
-    assert "holds a finished model of the same command and another text; to replace it give --force" in message
+    assert "contains a finished model of the same command and another text; to replace it give --force" in message
     assert digests(out) == before
     run_ok(*command(name, tmp_path), "--out", out, "--force")
 

@@ -93,4 +93,4 @@ def test_info_without_a_model(tmp_path: Path, toy_text: Path) -> None:
     run_error(3, "info", tmp_path)
     run_error(3, "info", toy_text)
     run_ok("tokenizer", "train", toy_text, "--tokenizer", "word", "--out", tmp_path / "t")
-    assert "holds a tokenizer, not a model" in run_error(3, "info", tmp_path / "t")
+    assert "contains a tokenizer, not a model" in run_error(3, "info", tmp_path / "t")

@@ -126,15 +126,15 @@ def test_inspect_without_a_model(mle: Path, toy_text: Path, tmp_path: Path) -> N
     assert "missing argument" in run_error(2, "inspect").lower()
     assert "nowhere does not exist; give the folder of a model" in run_error(4, "inspect", tmp_path / "nowhere")
     assert "nowhere" in run_error(4, "inspect", mle, tmp_path / "nowhere")
-    assert f"{mle.parent} contains models but is not a model; name one of them" in run_error(
+    assert f"{mle.parent} contains models but is not a model; give one of them" in run_error(
         2, "inspect", mle.parent, toy_text
     )
     (tmp_path / "empty").mkdir()
-    assert "holds no files" in run_error(4, "inspect", mle, tmp_path / "empty")
+    assert "contains no files" in run_error(4, "inspect", mle, tmp_path / "empty")
     (tmp_path / "run" / "checkpoint").mkdir(parents=True)
     assert "unfinished run" in run_error(3, "inspect", tmp_path / "run", toy_text)
     run_ok("tokenizer", "train", toy_text, "--out", tmp_path / "tokenizer")
-    assert "holds a tokenizer, not a model" in run_error(3, "inspect", tmp_path / "tokenizer", toy_text)
+    assert "contains a tokenizer, not a model" in run_error(3, "inspect", tmp_path / "tokenizer", toy_text)
 
 
 def test_inspect_rejects_a_damaged_model(mle: Path, toy_text: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_inspect_rejects_a_damaged_model(mle: Path, toy_text: Path, tmp_path: Pa
 
 
 def test_inspect_wrong_usage(mle: Path, toy_text: Path, tmp_path: Path) -> None:
-    assert "is a folder; name a file" in run_error(2, "inspect", mle, toy_text, "--out", tmp_path)
+    assert "is a folder; give a file" in run_error(2, "inspect", mle, toy_text, "--out", tmp_path)
     text = write(tmp_path / "text.txt", "cats\n")
     os.link(text, tmp_path / "link.html")
     assert "is the text itself" in run_error(2, "inspect", mle, text, "--out", tmp_path / "link.html")

@@ -414,7 +414,10 @@ def test_unexpected_error_is_one_line_or_a_traceback_with_debug(
 
     monkeypatch.setattr("chainrule.api.load", fail)
     outcome = call("next", model, "the")
-    message = "error: ZeroDivisionError: division by zero; this is a defect of chainrule: --debug shows where\n"
+    message = (
+        "error: ZeroDivisionError: division by zero; "
+        "this is a bug in chainrule; run again with --debug for a traceback\n"
+    )
     assert (outcome.status, outcome.err) == (1, message)
     assert "Traceback" in call("next", model, "the", "--debug").err
 
@@ -511,6 +514,6 @@ def test_stdin_larger_than_the_temporary_folder_is_one_line(tmp_path: Path) -> N
     assert message.startswith(
         f"error: standard input cannot be copied to {tmp_path}: File too large after 0.1 MB; "
     )
-    assert message.endswith("name a file, or set TMPDIR\n")
+    assert message.endswith("give a file, or set TMPDIR\n")
     assert message.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -69,7 +69,7 @@ def test_interrupted_pretraining_resumes(tmp_path: Path, text: Path) -> None:
     with send_signal_during_step(signal.SIGTERM, 3):
         stopped = call(*arguments)
     assert stopped.status == 143
-    assert "the same command with --resume goes on from there" in stopped.err
+    assert "the same command with --resume continues from there" in stopped.err
     assert "unfinished run" in run_error(2, *arguments)
     run_ok(*arguments, "--resume")
     assert digests(out)["model.safetensors"] == digests(whole)["model.safetensors"]
@@ -79,7 +79,7 @@ def test_finished_encoder_is_not_resumed(tmp_path: Path, text: Path) -> None:
     first = pretrained("rnn", text, tmp_path / "encoder", "--json")
     assert "validation" not in first.json()
     arguments = ("pretrain", "rnn", text, "--out", tmp_path / "encoder", *TINY, "--resume")
-    assert "encoder holds a finished model; remove --resume to train anew" in run_error(2, *arguments)
+    assert "encoder contains a finished model; remove --resume to retrain it" in run_error(2, *arguments)
 
 
 def test_vocabulary_coverage_of_an_encoder_is_reported(tmp_path: Path, text: Path) -> None:
@@ -105,7 +105,7 @@ def test_finished_classifier_is_not_resumed(tmp_path: Path, family: str) -> None
     small = () if family == "ngram" else ("--hidden", 8, "--epochs", 1, "--device", "cpu")
     arguments = ("classify", "train", family, labelled, "--out", tmp_path / "m", *small)
     run_ok(*arguments)
-    assert "m holds a finished model; remove --resume to train anew" in run_error(2, *arguments, "--resume")
+    assert "m contains a finished model; remove --resume to retrain it" in run_error(2, *arguments, "--resume")
 
 
 def test_pretrain_reports_the_location_of_unreadable_text(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_pretrain_reports_the_location_of_unreadable_text(tmp_path: Path) -> Non
 
 def test_pretrain_rejects_a_text_without_words(tmp_path: Path, text: Path) -> None:
     blank = write(tmp_path / "blank.txt", "\n \n")
-    assert "holds no words" in run_error(3, "pretrain", "lstm", blank, "--out", tmp_path / "encoder", *TINY)
+    assert "contains no words" in run_error(3, "pretrain", "lstm", blank, "--out", tmp_path / "encoder", *TINY)
     message = run_error(3, "pretrain", "lstm", text, "--valid", blank, "--out", tmp_path / "encoder", *TINY)
-    assert f"{blank} holds no words" in message
+    assert f"{blank} contains no words" in message
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_pretrain_rejects_a_text_without_words(tmp_path: Path, text: Path) -> No
     [
         ("ngram", (), "there is no encoder of family 'ngram'; choose rnn, lstm, gru or transformer"),
         ("lstm", ("--set", "heads=2"), "heads is not a setting of family 'lstm'"),
-        ("lstm", ("--set", "directions=joined"), "neither may see the other"),
+        ("lstm", ("--set", "directions=joined"), "independent forward and backward networks"),
         ("lstm", ("--mask", 0.2), "mask is not a setting of family 'lstm'"),
         ("transformer", ("--recipe", "wikitext2-bilm"), "'wikitext2-bilm' is for family 'lstm', not 'transformer'"),
         ("lstm", ("--recipe", "small-lstm"), "recipe 'small-lstm' is for chainrule train lstm"),

@@ -137,7 +137,7 @@ def test_rerank_prints_either_table_or_json(model: Path, files: tuple[Path, Path
 def test_rerank_names_file_and_line_of_invalid_lists(model: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     broken = write(tmp_path / "broken.tsv", NBEST + "c\t-12\n")
     assert "broken.tsv, line 8 has 2 cells" in run_error(3, "rerank", model, broken)
-    assert "line 1 names no column" in run_error(3, "rerank", model, files[0], "--reference", files[0])
+    assert "line 1: no column" in run_error(3, "rerank", model, files[0], "--reference", files[0])
     fewer = write(tmp_path / "fewer.tsv", "utt\treference\na\tcats\n")
     assert "2 of 3 utterances" in run_error(3, "rerank", model, files[0], "--reference", fewer)
     mistyped = write(tmp_path / "mistyped.tsv", NBEST.replace("b\t-11", "b\tn/a"))

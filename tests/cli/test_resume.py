@@ -109,7 +109,7 @@ def test_stopped_run_resumes_exactly(
     assert loaded.position["epoch"] < 12
     assert not (out / "manifest.json").exists()
     assert sorted(path.name for path in out.iterdir()) == ["checkpoint", "train_log.part.jsonl"]
-    assert "holds an unfinished run; go on with" in run_error(2, *words(out, text, *more))
+    assert "contains an unfinished run; continue it" in run_error(2, *words(out, text, *more))
     run_ok(*words(out, text, *more, "--resume"))
     run_ok(*words(tmp_path / "whole", text, *more))
     assert weights(out) == weights(tmp_path / "whole")

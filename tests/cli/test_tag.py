@@ -167,7 +167,7 @@ def test_tag_reads_json_lines(words: Path, tmp_path: Path) -> None:
     assert "standard input, line 1 is not a JSON object" in run_error(
         3, "tag", "predict", words, stdin='{"text": "a"}'
     )
-    assert "is JSON, and tags are read" in run_error(3, "tag", "evaluate", words, tmp_path / "x.json")
+    assert "is JSON, but tagged text is read" in run_error(3, "tag", "evaluate", words, tmp_path / "x.json")
 
 
 def test_tag_warns_once_about_long_sentences(place: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_conflicting_family_setting_is_rejected(place: Path, tmp_path: Path, tas
     config = write_text(tmp_path / "c.toml", '[model]\nfamily = "gru"\nhidden = 4\n')
     for wrong in (("--config", config), ("--set", "family=gru")):
         message = run_error(2, *command, "--out", tmp_path / "x", *wrong)
-        assert "model.family is 'gru', and the command says 'lstm'" in message
+        assert "model.family is 'gru', but the command says 'lstm'" in message
     same = write_text(tmp_path / "d.toml", '[model]\nfamily = "lstm"\nhidden = 4\n')
     small = ("--embedding", 4, "--epochs", 1, "--clip", 0, "--device", "cpu")
     outcome = run_ok(*command, "--out", tmp_path / "x", "--config", same, "--set", "family=lstm", *small)
@@ -297,7 +297,7 @@ def test_stopped_tagger_training_resumes(place: Path, tmp_path: Path) -> None:
     with send_signal_during_step(signal.SIGTERM, 20):
         outcome = call(*arguments, "--out", tmp_path / "cut")
     assert outcome.status == 143
-    assert "--resume goes on from there" in outcome.err
+    assert "--resume continues from there" in outcome.err
     run_ok(*arguments, "--out", tmp_path / "cut", "--resume")
     whole, cut = (digests(tmp_path / name) for name in ("whole", "cut"))
     assert whole["model.safetensors"] == cut["model.safetensors"]

@@ -52,7 +52,7 @@ def test_tokenizer_encode_decode_round_trip(tmp_path: Path, kind: str) -> None:
         ),
         (
             'He said , " go ! "\n',
-            "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)\n",
+            "tokenizer: whitespace (the text looks pre-tokenized: its punctuation is separated by blanks)\n",
             "'He' 'said' ',' '\"' 'go' '!' '\"'\n",
         ),
     ],

@@ -201,7 +201,7 @@ def test_only_line_feeds_and_returns_end_lines(tmp_path: Path) -> None:
 def test_train_rejects_a_text_without_words(tmp_path: Path, content: str, tokenizer: str) -> None:
     text = write(tmp_path / "blank.txt", content)
     message = run_error(3, "train", "ngram", text, "--out", tmp_path / "m", "--tokenizer", tokenizer)
-    assert "holds no words" in message
+    assert "contains no words" in message
     assert "give a text with" in message
     assert not (tmp_path / "m").exists()
 
@@ -322,7 +322,7 @@ def test_train_wrong_usage(tmp_path: Path, toy_text: Path, options: list[str], r
 def test_train_unknown_family(tmp_path: Path, toy_text: Path) -> None:
     message = run_error(2, "train", "fivegram", toy_text, "--out", tmp_path / "m")
     assert "there is no family 'fivegram'; choose one of ngram" in message
-    assert "use chainrule mix" in run_error(2, "train", "mixture", toy_text, "--out", tmp_path / "m")
+    assert "with chainrule mix" in run_error(2, "train", "mixture", toy_text, "--out", tmp_path / "m")
 
 
 def test_train_missing_files(tmp_path: Path, toy_text: Path) -> None:
@@ -352,7 +352,7 @@ def test_failed_training_keeps_the_old_model(tmp_path: Path, toy_text: Path) -> 
 def test_jelinek_mercer_reports_what_it_held_out(tmp_path: Path, english_text: Path) -> None:
     options = ("--order", 2, "--smoothing", "jelinek-mercer")
     outcome = run_ok("train", "ngram", english_text, "--out", tmp_path / "m", *options)
-    assert "warning: Jelinek-Mercer weights are learnt on one line in 10" in outcome.err
+    assert "warning: Jelinek-Mercer weights are learned on one line in 10" in outcome.err
     assert "--valid" in outcome.err
     outcome = run_ok(
         "train", "ngram", english_text, "--out", tmp_path / "m", *options, "--valid", english_text, "--force"
@@ -398,7 +398,7 @@ def test_user_files_are_never_removed(tmp_path: Path, toy_text: Path) -> None:
     write(tmp_path / "m" / "thesis.txt", "mine")
     outcome = call("train", "ngram", toy_text, "--out", tmp_path / "m", *SMALL)
     assert outcome.status == 2
-    assert "holds thesis.txt, which is not part of the model" in outcome.err
+    assert "contains thesis.txt, which is not part of the model" in outcome.err
     assert (tmp_path / "m" / "thesis.txt").read_text() == "mine"
 
 

@@ -204,19 +204,19 @@ def test_checkpoint_is_never_lost_without_force(
 
     verified_dir.write(checkpoint, fill, {})
     message = run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
-    assert f"{out} holds an unfinished run" in message
+    assert f"{out} contains an unfinished run" in message
     assert "--resume, or discard it with --force" in message
     assert verified_dir.open_dir(checkpoint).bytes("weights") == b"1"
     with locked_by_another_thread(out):  # by a running process, whose checkpoint must not be removed
         assert "being written by another run" in run_error(2, "train", "ngram", toy_text, "--out", out, *SMALL)
     assert api_call(monkeypatch, tmp_path, "ngram", toy_text, *SMALL, "--resume")["resume"] is True
-    assert "go on with the same command with --resume" in run_error(3, "info", out)
+    assert "continue it by running the same command with --resume" in run_error(3, "info", out)
 
 
 @pytest.mark.parametrize("family", ["fivegram", "mixture"])
 def test_untrainable_family_is_rejected_whatever_is_set(tmp_path: Path, toy_text: Path, family: str) -> None:
     message = run_error(2, "train", family, toy_text, "--out", tmp_path / "m", "--set", "seed=1")
-    assert "there is no family" in message or "use chainrule mix" in message
+    assert "there is no family" in message or "with chainrule mix" in message
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,7 @@ def test_finished_translator_is_not_resumed(folder: Path) -> None:
     before = (folder / "model" / "manifest.json").read_bytes()
     files = (folder / "train.src", folder / "train.tgt")
     message = run_error(2, "translate", "train", "gru", *files, "--out", folder / "model", *SMALL, "--resume")
-    assert f"{folder / 'model'} holds a finished model; remove --resume to train anew" in message
+    assert f"{folder / 'model'} contains a finished model; remove --resume to retrain it" in message
     assert (folder / "model" / "manifest.json").read_bytes() == before
 
 
@@ -286,7 +286,7 @@ def test_damaged_translator_checkpoint_advises_removal(folder: Path, tmp_path: P
     (place / "manifest.json").write_text("{")
     arguments = (folder / "train.src", folder / "train.tgt", "--out", tmp_path / "run", *SMALL, "--resume")
     message = call("translate", "train", "gru", *arguments).err
-    assert f"remove {place} to start anew" in message
+    assert f"remove {place} to start over" in message
     assert "copy the model" not in message
 
 

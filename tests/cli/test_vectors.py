@@ -102,7 +102,7 @@ def test_vectors_train_wrong_usage(corpus: Path, tmp_path: Path) -> None:
     assert "shortest" in run_error(2, "vectors", "train", corpus, *out, "--subwords", "6-3")
     assert "did you mean 'power'" in run_error(2, "vectors", "train", corpus, *out, "--set", "powre=1")
     assert "no file" in run_error(4, "vectors", "train", tmp_path / "nowhere", *out)
-    assert "holds no words" in run_error(3, "vectors", "train", write(tmp_path / "e", "\n"), *out)
+    assert "contains no words" in run_error(3, "vectors", "train", write(tmp_path / "e", "\n"), *out)
     assert "not a model folder" in run_error(2, "vectors", "train", corpus, "--out", corpus)
     assert "min_count" in run_error(3, "vectors", "train", corpus, *out, "--min-count", 10_000)
     assert not (tmp_path / "m").exists()

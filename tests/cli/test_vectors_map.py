@@ -103,4 +103,4 @@ def test_vectors_map_rejects_one_hot_vectors(tmp_path: Path) -> None:
     text = write(tmp_path / "text.txt", "a b a c a b\n" * 9)
     run_ok("vectors", "train", text, "--method", "one-hot", "--out", tmp_path / "one-hot")
     message = run_error(2, "vectors", "map", tmp_path / "one-hot", "--out", tmp_path / "map.html")
-    assert "all equally far apart" in message
+    assert "all equidistant" in message

@@ -36,7 +36,7 @@ def test_invalid_word_lists_are_rejected(tmp_path: Path, toy_text: Path, words: 
     train = ("train", "ngram", toy_text, "--out", tmp_path / "m")
     assert "nowhere.txt" in run_error(4, *train, "--vocab", tmp_path / "nowhere.txt")
     empty = write(tmp_path / "empty.txt", "")
-    assert "empty.txt holds no words" in run_error(3, *train, "--vocab", empty)
+    assert "empty.txt contains no words" in run_error(3, *train, "--vocab", empty)
     split = write(tmp_path / "split.txt", "one\ntwo words\n")
     assert "split.txt, line 2" in run_error(3, *train, "--vocab", split)
     assert "vocab fixes the vocabulary" in run_error(2, *train, "--vocab", words, "--min-count", 2)
@@ -70,6 +70,6 @@ def test_train_with_entropy_pruning(tmp_path: Path, english_text: Path) -> None:
     assert sizes[0] > sizes[1] == sizes[2] > sizes[3]
     refuse = ("train", "ngram", english_text, "--out", tmp_path / "m", "--entropy-prune")
     assert "entropy_prune is -1" in run_error(2, *refuse, "-1")
-    assert "stupid backoff has none" in run_error(2, *refuse, "1e-8", "--smoothing", "stupid-backoff")
+    assert "stupid backoff gives unnormalized scores" in run_error(2, *refuse, "1e-8", "--smoothing", "stupid-backoff")
     network = ("train", "lstm", english_text, "--out", tmp_path / "m", "--entropy-prune", "1e-8")
     assert "a setting of ngram" in run_error(2, *network)

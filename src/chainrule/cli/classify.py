@@ -35,9 +35,9 @@ Column = Annotated[
 ]
 SETTINGS = training_options.TASK_SETTINGS | {
     "lowercase": options.option(bool, "Lowercase the text.  [default: yes]", "--lowercase/--no-lowercase"),
-    "pooling": options.option(str, "Neural models: pooling over token states: last, mean, max or attention."),
+    "pooling": options.option(str, "Pooling over token states (neural models): last, mean, max or attention."),
     "class_weights": options.option(
-        str, "Neural models: loss weights of the labels: balanced (inverse frequency) or none."
+        str, "Loss weights of the labels (neural models): balanced (inverse frequency) or none."
     ),
     "order": options.option(int, "ngram: order of the class models.  [default: 1]"),
     **options.options_from_fields(NgramConfig, "smoothing"),
@@ -65,7 +65,7 @@ def train(
 ) -> None:
     """Train a text classifier.
 
-    With --valid, the best epoch is kept and the temperature of the probabilities is fitted.
+    With --valid, the best epoch is kept and the probabilities are calibrated by temperature scaling.
 
     Examples: chainrule classify train ngram spam.tsv --out runs/bayes
 
@@ -133,7 +133,7 @@ def predict(
 
     if html is not None and (html.is_dir() or not html.absolute().parent.is_dir()):
         what = "is a folder" if html.is_dir() else "is in a folder that does not exist"
-        raise UsageError(f"--html {html} {what}; name a file to write, such as explained.html")
+        raise UsageError(f"--html {html} {what}; give a file to write, such as explained.html")
     loaded: Classifier = api.load(model, kind="classify", device=options.check_device(device))
     method = loaded.posterior.default_explanation
     predictions: list[Explanation] = []

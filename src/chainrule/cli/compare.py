@@ -55,7 +55,8 @@ def compare(
         str | None,
         typer.Option(
             "--text",
-            help="Built-in text used without TEXT: novel, or python (its language reference).  [default: novel]",
+            help="Built-in text to use if TEXT is omitted: novel, or python (the Python language reference).  "
+            "[default: novel]",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Output folder for report, results and models.")] = Path("runs/compare"),
@@ -124,7 +125,7 @@ def _names(option: str, text: str) -> tuple[str, ...]:
     """Split a comma-separated option value into distinct names."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if text and not names:
-        raise UsageError(f"{option} is '{text}', which names nothing; give names separated by commas")
+        raise UsageError(f"{option} is '{text}', which contains no names; give names separated by commas")
     return names
 
 

@@ -36,7 +36,8 @@ def correct(
     pairs: Annotated[
         list[str] | None,
         typer.Option(
-            help="Training file of misspellings: wrong<TAB>right, right: wrong wrong, or $right. Repeatable."
+            help="File of misspellings, in one of three formats: lines wrong<TAB>right; lines right: wrong wrong; "
+            "or a line $right followed by its misspellings. Repeatable."
         ),
     ] = None,
     channel: Annotated[
@@ -99,7 +100,9 @@ def _edit_model(pairs: list[str], path: Path | None) -> "Channel | None":
     if not pairs:
         return None if path is None else Channel.read(path)
     if "-" in pairs:
-        raise UsageError("pairs are read from files, as stdin may be the text; write them to one")
+        raise UsageError(
+            "--pairs cannot be read from stdin, which may be the text to correct; write the pairs to a file"
+        )
     examples = read_misspellings(pairs)
     trained = Channel.learn(examples)
     if path is not None:

@@ -32,14 +32,20 @@ def evaluate(
         list[str] | None, typer.Option(help="Training text, for the gradient statistics of --dynamic.")
     ] = None,
     temperature: Annotated[
-        bool, typer.Option("--temperature", help="Neural models: also with a tuned softmax temperature.")
+        bool,
+        typer.Option("--temperature", help="Neural models: also report results with a tuned softmax temperature."),
     ] = False,
-    cache: Annotated[bool, typer.Option("--cache", help="Neural models: also with a continuous cache.")] = False,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Neural models: also report results with a continuous cache.")
+    ] = False,
     dynamic: Annotated[
-        bool, typer.Option("--dynamic", help="Neural models: also with dynamic evaluation.")
+        bool, typer.Option("--dynamic", help="Neural models: also report results with dynamic evaluation.")
     ] = False,
     stride: Annotated[
-        int | None, typer.Option(min=1, help="Transformers: also with a sliding window of this stride, in tokens.")
+        int | None,
+        typer.Option(
+            min=1, help="Transformers: also report results with a sliding window of this stride, in tokens."
+        ),
     ] = None,
     device: options.Device = "auto",
     text_format: options.LineFormat,

@@ -81,13 +81,13 @@ def filter_lines(
 def _bucket_names(buckets: str | None, keep: str | None, out: Path | None, json: bool) -> list[str]:
     """Parse and check the names of --buckets; an empty list if --keep is used."""
     if (buckets is None) == (keep is None):
-        raise UsageError("say how many lines to --keep, or name --buckets: one of the two")
+        raise UsageError("give exactly one of --keep and --buckets")
     names = [] if buckets is None else [name.strip() for name in buckets.split(",")]
     are_valid = all(name and "/" not in name and not name.startswith(".") for name in names)
     if not are_valid or len(set(names)) < len(names) or len(names) > 1000:
         raise UsageError(f"buckets is '{buckets}'; give a few different names, such as head,middle,tail")
     if names and out is None and not json:
-        raise UsageError("--buckets makes several files; name their folder with --out, or ask for --json")
+        raise UsageError("--buckets writes several files; give their folder with --out, or use --json")
     return names
 
 

@@ -83,7 +83,9 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"the prior holds '{text}', which is not a number; give weights such as 2,1,1") from None
+        raise UsageError(
+            f"the prior contains '{text}', which is not a number; give weights such as 2,1,1"
+        ) from None
 
 
 def _print_lines(identifier: "Identifier", file: str, text_format: options.TextFormat, json: bool) -> None:

@@ -46,7 +46,7 @@ class Analysis:
         list[str] | None,
         typer.Option(
             metavar="PROPERTY",
-            help="Gates: find cells correlated with a text property: a name, e.g. quotes, or /regex/. Repeatable.",
+            help="Find cells correlated with a text property (gates): a name, e.g. quotes, or /regex/. Repeatable.",
         ),
     ] = None
     device: options.Device = "auto"
@@ -110,12 +110,12 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     text = [name for name in arguments if name not in models]
     for name in text:
         if os.path.isdir(name) and (inner := next(Path(name).glob("*/manifest.json"), None)):
-            raise UsageError(f"{name} contains models but is not a model; name one of them, such as {inner.parent}")
+            raise UsageError(f"{name} contains models but is not a model; give one of them, such as {inner.parent}")
     if not models and text[0] != "-" and not os.path.lexists(text[0]):
         raise NotFoundError(f"{text[0]} does not exist; give the folder of a model")
     if not models:
         raise UsageError(
-            f"{', '.join(text)}: no model folder among them; name at least one, with its manifest.json"
+            f"{', '.join(text)}: no model folder among them; give at least one folder with a manifest.json"
         )
     return models, text
 
@@ -127,7 +127,7 @@ def _is_model(name: str) -> bool:
 def _check_target(out: Path, text: list[str]) -> None:
     """Raise UsageError if `out` is a folder or the text itself, before any work is done."""
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; name a file, such as {out / 'inspect.html'}")
+        raise UsageError(f"{out} is a folder; give a file, such as {out / 'inspect.html'}")
     if out.exists() and any(os.path.exists(name) and os.path.samefile(out, name) for name in text):
         raise UsageError(f"{out} is the text itself; choose another --out")
 

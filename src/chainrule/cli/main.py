@@ -172,7 +172,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
     if not isinstance(error, TyperException):
         text = " ".join(str(error).split())
         return (
-            f"error: {type(error).__name__}: {text[:500]}; this is a defect of chainrule: --debug shows where",
+            f"error: {type(error).__name__}: {text[:500]}; this is a bug in chainrule; "
+            "run again with --debug for a traceback",
             1,
         )
     context = getattr(error, "ctx", None)
@@ -180,7 +181,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         return context.get_help(), 2
     text = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
     command = context.command_path if context is not None else "chainrule"
-    return f"error: {text[:1].lower() + text[1:]}; see {command} --help", 2
+    separator = " See" if text.endswith("?") else "; see"
+    return f"error: {text[:1].lower() + text[1:]}{separator} {command} --help", 2
 
 
 def is_out_of_memory(error: BaseException) -> bool:

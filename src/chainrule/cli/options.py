@@ -42,7 +42,8 @@ class TextFormat:
         ),
     ] = None
     errors: Annotated[
-        str, typer.Option(help="How to treat invalid UTF-8: 'strict' raises an error, 'replace' reads U+FFFD.")
+        str,
+        typer.Option(help="How to treat invalid UTF-8: 'strict' raises an error, 'replace' substitutes U+FFFD."),
     ] = "strict"
 
     def corpus(self, sources: str | list[str], *, reads_once: bool = False) -> "Corpus":

@@ -35,8 +35,12 @@ class TableColumns:
         typer.Option(help="Score columns to use, e.g. acoustic,lm; '' for none.  [default: all numeric columns]"),
     ] = None
     text: Annotated[str | None, typer.Option(help="Column scored by the models.  [default: the hypothesis]")] = None
-    utterance: Annotated[str | None, typer.Option(help="Column of utterance ids.  [default: found by name]")] = None
-    hypothesis: Annotated[str | None, typer.Option(help="Column of hypotheses.  [default: found by name]")] = None
+    utterance: Annotated[
+        str | None, typer.Option(help="Column of utterance ids.  [default: detected from the header]")
+    ] = None
+    hypothesis: Annotated[
+        str | None, typer.Option(help="Column of hypotheses.  [default: detected from the header]")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +193,7 @@ def _tuned(weighting: Weighting, scored: "ScoredNBest", columns: Any, models: An
     if features.names != scored.names:
         raise UsageError(
             f"{file} has the scores {', '.join(features.names)} but {scored.nbest.name} has "
-            f"{', '.join(scored.names)}; name those to use with --scores"
+            f"{', '.join(scored.names)}; specify those to use with --scores"
         )
     return tune(features.lists(errors), weighting.tuning, weighting.seed)  # type: ignore[arg-type]
 

@@ -32,7 +32,9 @@ def serve(
         ),
     ] = 5.0,
     device: options.Device = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Disable the access log.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Disable the access log; warnings and errors are still logged.")
+    ] = False,
     rows: Annotated[int, typer.Option(min=1, max=65_536, hidden=True, help="Maximum batch size of a model.")] = 256,
 ) -> None:
     """Serve models over HTTP: OpenAI completions API and web page.
@@ -53,7 +55,7 @@ def serve(
     is_public = not http.is_loopback(host)
     if is_public and api_key_file is None and not allow_public:
         raise UsageError(
-            f"{host} can be reached from other machines, and there is no key;\n"
+            f"{host} can be reached from other machines, but there is no key;\n"
             "give --api-key-file FILE, or --allow-public to accept requests from anyone"
         )
     key = None if api_key_file is None else middleware.read_key(api_key_file)

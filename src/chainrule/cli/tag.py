@@ -20,7 +20,7 @@ MOST_CONFUSED = 10
 File = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="Tagged sentences in CoNLL or CoNLL-U columns, may be compressed; - for stdin."
+        metavar="FILE", help="Tagged sentences in CoNLL or CoNLL-U format, optionally compressed; - for stdin."
     ),
 ]
 TAG_COLUMN = "Tag column: a number from 1, or upos or xpos for CoNLL-U."

@@ -67,7 +67,7 @@ def train(
 
     vocab = settings.get("vocab")
     if not text and (vocab is None or trace):
-        raise UsageError("no text was given; name one to learn from, or the words with --vocab")
+        raise UsageError("no text was given; give a training text, or a word list with --vocab")
     corpus = text_format.corpus(text) if text else Corpus()
     settings.setdefault("kind", "bpe" if vocab is None else "word")
     command = options.command_line()

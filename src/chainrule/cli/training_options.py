@@ -131,7 +131,7 @@ def _resolve_settings(
     settings = merge_settings(recipe, run.config, run.set_ or (), given, tokenizer_config=TokenizerConfig)
     if (named := settings.model.pop("family", family)) != family:
         raise ConfigError(
-            f"model.family is '{named}', and the command says '{family}'; leave it out of the settings"
+            f"model.family is '{named}', but the command says '{family}'; leave it out of the settings"
         )
     if pretrained is None:
         build_config(config, {"family": family, **settings.model}, "model", family)
@@ -141,7 +141,7 @@ def _resolve_settings(
         build_config_with_shape(config, {"family": family, **settings.model}, encoder_shape, pretrained)
     build_config(TokenizerConfig, {n: v for n, v in settings.tokenizer.items() if n != "kind"}, "tokenizer")
     if overridden:
-        say(f"the encoder of {pretrained} decides {', '.join(overridden)}; the recipe is not followed there")
+        say(f"settings taken from the encoder {pretrained} instead of the recipe: {', '.join(overridden)}")
     return settings
 
 
@@ -154,7 +154,7 @@ def resume_hint(out: Path) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit):
         if (out / CHECKPOINT).exists():
-            say(f"the run is saved in {out / CHECKPOINT}: the same command with --resume goes on from there")
+            say(f"the run is saved in {out / CHECKPOINT}: the same command with --resume continues from there")
         raise
 
 
@@ -168,4 +168,4 @@ def _check_output(out: Path) -> None:
     except ModelFileError as error:
         if error.remedy != verified_dir.REMEDY:
             raise
-        raise ModelFileError(error.message, f"remove {out / verified_dir.CHECKPOINT} to start anew") from error
+        raise ModelFileError(error.message, f"remove {out / verified_dir.CHECKPOINT} to start over") from error

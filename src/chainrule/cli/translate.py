@@ -63,7 +63,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
     ),
     "joint": options.option(bool, "One vocabulary for source and target, or one each.", "--joint/--separate"),
     "attention": options.option(
-        str, f"{', '.join(CELLS)}: attention over the source: none, dot, scaled-dot, general or additive."
+        str, "Attention over the source (rnn, lstm, gru): none, dot, scaled-dot, general or additive."
     ),
     "label_smoothing": options.option(float, "Label smoothing: probability mass spread over all tokens."),
 }
@@ -77,7 +77,8 @@ def train(
     *,
     run: training_options.Run,
     valid: Annotated[
-        list[str] | None, typer.Option(help="Validation pairs: a TSV, or give it twice for source and target.")
+        list[str] | None,
+        typer.Option(help="Validation pairs: one TSV file, or repeat the option: source file, then target file."),
     ] = None,
     settings: dict[str, object],
     json: options.Json = False,
@@ -289,8 +290,8 @@ def _as_json(translation: Any) -> dict[str, Any]:
 def _show(report: "TranslationReport") -> None:
     print(f"bleu          {report.bleu.score:.2f}   {report.bleu.signature}")
     print(f"chrf          {report.chrf.score:.2f}   {report.chrf.signature}")
-    print(f"exact match   {report.exact_match:.1%}   of the translations are the target to the letter")
-    print(f"perplexity    {report.perplexity:.3f}   of the references, a token")
+    print(f"exact match   {report.exact_match:.1%}   of the translations are identical to the reference")
+    print(f"perplexity    {report.perplexity:.3f}   per token of the references")
     print(f"sentences     {len(report.translations):,}   {report.seconds:.1f} s, {report.unfinished} cut off")
     if report.left_out:
         print(f"left out      {report.left_out:,}   pairs with an empty side")

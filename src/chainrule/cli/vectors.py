@@ -51,7 +51,9 @@ def train(
     *,
     settings: dict[str, Any],
     threads: options.Threads = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; with --threads 1, the same seed gives the same result.")
+    ] = 0,
     set_: options.Set = None,
     text_format: options.TextFormat,
     force: options.Force = False,
@@ -213,7 +215,7 @@ def export(
     format: Annotated[str, typer.Option(help="File format: word2vec, word2vec-binary or glove.")] = "word2vec",
     json: options.Json = False,
 ) -> None:
-    """Export word vectors to a file for other software, e.g. gensim.
+    """Export word vectors for other software such as gensim.
 
     Example: chainrule vectors export runs/skipgram --format word2vec-binary --out vectors.bin
     """
@@ -233,7 +235,7 @@ def import_(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Import word vectors from a file of other software.
+    """Import word vectors from a file written by other software.
 
     The file may be compressed (gzip, bzip2, xz, zstd).
 
@@ -284,7 +286,9 @@ def draw(
     config = build_config(word_map.MapConfig, settings, "map")
     vectors = storage.read(model)
     if vectors.is_one_hot:
-        raise UsageError(f"{model} holds one-hot vectors, all equally far apart; a map needs learnt ones")
+        raise UsageError(
+            f"{model} contains one-hot vectors, which are all equidistant; a map needs trained vectors"
+        )
     with atomic_file(out) as file, progress() as bar:
         projection = word_map.make_map(vectors.words, vectors.unit, vectors.counts, config, bar)
         page = word_map.render_page(projection, Path(model).resolve().name).encode()
@@ -320,7 +324,9 @@ def contextual(
     from chainrule.errors import UsageError
 
     if out is not None and out.suffix.lower() != ".npz":
-        raise UsageError(f"vectors are written as NumPy's .npz, and {out} does not end so; choose such a name")
+        raise UsageError(
+            f"--out is {out}, but vectors are written in NumPy's .npz format; choose a name that ends in .npz"
+        )
     if out is not None and json:
         raise UsageError("--json prints and --out writes a file; choose one of them")
     loaded = _load(model, device)
