@@ -139,7 +139,7 @@ def test_invalid_settings_are_rejected(toy: Path, settings: dict[str, Any], reas
 
 
 def test_mixtures_and_unknown_families_cannot_be_trained(toy: Path) -> None:
-    with pytest.raises(ConfigError, match="made of models"):
+    with pytest.raises(ConfigError, match="cannot be trained on text"):
         chainrule.train("mixture", toy)
     with pytest.raises(ConfigError, match="there is no family 'oracle'; choose one of ngram"):
         chainrule.train("oracle", toy)
@@ -200,7 +200,7 @@ def test_stream_yields_pieces_of_the_text(toy: Path) -> None:
 def test_validation_text_without_words_is_rejected(toy: Path, tmp_path: Path) -> None:
     for content in ("", "\n\n"):
         valid = write(tmp_path / "valid.txt", content)
-        with pytest.raises(InputError, match="the validation text holds no words"):
+        with pytest.raises(InputError, match="the validation text contains no words"):
             chainrule.train("ngram", toy, valid=valid)
 
 
@@ -231,5 +231,5 @@ def test_missing_validation_text_is_reported_before_any_work(
         raise AssertionError("the text was read")
 
     monkeypatch.setattr("chainrule.api.prepare_corpus", prepare)
-    with pytest.raises(ConfigError, match="follows a validation text: give --valid"):
+    with pytest.raises(ConfigError, match="needs a validation text: give --valid"):
         chainrule.train("rnn", Corpus.from_lines(["a b"]), size=size, **settings)

@@ -123,7 +123,7 @@ def test_mixture_with_an_unnormalised_model_is_unnormalised() -> None:
 @pytest.mark.parametrize("weights", [(), (1.0,), (0.5, 0.6), (1.5, -0.5), (math.nan, 0.5)])
 def test_invalid_mixture_weights_are_rejected(weights: tuple[float, ...]) -> None:
     saved = mixture_config(Mixture((component(TEXTS[0], 1), component(TEXTS[1], 1)), (0.5, 0.5), V))
-    with pytest.raises(ConfigError, match="one weight a component, summing to 1"):
+    with pytest.raises(ConfigError, match="one weight per component, and the weights must sum to 1"):
         Config(weights=weights, components=saved.components)
 
 

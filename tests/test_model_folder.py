@@ -115,7 +115,7 @@ def test_tokenizer_folder_round_trips(tmp_path: Path, saved: Path) -> None:
     tokenizer = load_tokenizer(saved)
     save_tokenizer(tokenizer, tmp_path / "t", Origin())
     assert load_tokenizer(tmp_path / "t").to_json() == tokenizer.to_json()
-    with pytest.raises(ModelFileError, match="holds a tokenizer, not a model"):
+    with pytest.raises(ModelFileError, match="contains a tokenizer, not a model"):
         chainrule.load(tmp_path / "t")
 
 

@@ -156,7 +156,7 @@ def test_sizing_plan_is_one_line(prepared: PreparedCorpus) -> None:
 
 
 def test_sizing_rejects_ngram_models(prepared: PreparedCorpus) -> None:
-    with pytest.raises(ConfigError, match="chooses the size of a network, and 'ngram' is not one"):
+    with pytest.raises(ConfigError, match="chooses the size of a network, but 'ngram' is not one"):
         chosen(prepared, "ngram")
 
 

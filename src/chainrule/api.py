@@ -143,7 +143,10 @@ def resolve_settings(
     """Merge and validate the settings of a recipe, a TOML file, `key=value` pairs and options."""
     config_class = families.get(family).Config
     if family not in families.trainable():
-        raise ConfigError(f"a {family} is made of models, not of text: use chainrule mix, or chainrule.mix")
+        raise ConfigError(
+            f"a {family} cannot be trained on text; combine trained models with chainrule mix (in Python: "
+            "chainrule.mix)"
+        )
     recipe_settings = None if recipe is None else recipes.read(recipe, family).choices
     merged = merge_settings(recipe_settings, file, pairs, options, tokenizer_config=TokenizerConfig)
     families.check_setting_names(family, merged.model)
@@ -165,7 +168,7 @@ def _prepare(
     """Prepare the texts; raise if the validation text has no words."""
     prepared = prepare_corpus(corpus, tokenizer, valid, progress, ids_file)
     if prepared.valid is not None and not prepared.valid.words:
-        raise InputError("the validation text holds no words; give one with words, or none")
+        raise InputError("the validation text contains no words; give a text with words, or omit --valid")
     return prepared
 
 
@@ -174,7 +177,7 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
     if size not in (None, "auto"):
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
-        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
+        raise ConfigError(f"--size auto chooses the size of a network, but '{family}' is not one; leave it out")
     if isinstance(config, ModelConfig):
         config.training.check_validation(has_validation)
 
@@ -209,7 +212,7 @@ def _memory_limit(family: str, memory: str | int | None) -> int | None:
     if family == "ngram":
         return system.parse_size(system.DEFAULT if memory is None else memory)
     if memory is not None:
-        raise ConfigError(f"memory is for n-gram models; a {family} takes what its settings need")
+        raise ConfigError(f"memory applies to n-gram models only; omit it for {family}")
     return None
 
 

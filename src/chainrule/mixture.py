@@ -38,7 +38,9 @@ class Config:
     def __post_init__(self) -> None:
         is_distribution = all(w >= 0 for w in self.weights) and abs(sum(self.weights) - 1) < 1e-6
         if len(self.weights) != len(self.components) or not self.weights or not is_distribution:
-            raise ConfigError(f"a mixture needs one weight a component, summing to 1, not {self.weights}")
+            raise ConfigError(
+                f"a mixture needs one weight per component, and the weights must sum to 1; got {self.weights}"
+            )
         for component in self.components:
             _check_component(component)
 
@@ -157,7 +159,7 @@ def component_log_probs(components: Sequence[Component], text: EncodedText, prog
 
 
 def em_weights(log_probs: Floats, iterations: int = 1000) -> Floats:
-    """Return the λ that maximise Σ_t log Σ_i λ_i p_i(t), from (M, N) log-probabilities.
+    """Return the λ that maximize Σ_t log Σ_i λ_i p_i(t), from (M, N) log-probabilities.
 
     λ_i ← mean over t of λ_i p_i(t) / Σ_j λ_j p_j(t); the likelihood never decreases. EM converges slowly to a
     corner of the simplex, so the best single model is returned if it is better than the EM result.

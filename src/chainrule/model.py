@@ -317,7 +317,7 @@ def _warn_of_overlap(overlap: float) -> None:
     if overlap >= OVERLAP_WARNING_THRESHOLD:
         warnings.warn(
             f"about {overlap:.0%} of the lines of this text were in the training text: "
-            "the figures say how well it is remembered, not how well new text is predicted",
+            "the metrics measure memorization of the training text, not generalization to new text",
             ChainruleWarning,
             stacklevel=3,
         )
@@ -357,7 +357,7 @@ def read_config(folder: VerifiedDir) -> dict[str, Any]:
         hint = provenance.usage_hint(str(config["task"]), folder.path)
         raise ModelFileError(f"{folder.path} is not a language model: {hint}")
     if "family" not in config:
-        raise ModelFileError(f"{folder.path} holds a tokenizer, not a model; give a model folder")
+        raise ModelFileError(f"{folder.path} contains a tokenizer, not a model; give a model folder")
     return config
 
 

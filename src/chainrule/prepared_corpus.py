@@ -63,7 +63,7 @@ def prepare_corpus(
         trained, scan = tokenizer_training.train_and_scan(corpus, tokenizer, progress)
     train, digest = encode_with_fingerprint(corpus, trained, progress, ids_file, scan)
     if not train.words:
-        raise InputError("the training text holds no words, only blank lines or nothing; give a text with words")
+        raise InputError("the training text contains no words, only blank lines or nothing; give a text with words")
     if trained.config.closed and train.spellings:
         raise ConfigError(f"--closed, but the tokenizer does not know '{train.spellings[0]}' of the training text")
     if digest.lines != train.lines:

@@ -134,7 +134,7 @@ def choose_size(
 
     """
     if family not in LADDERS:
-        raise ConfigError(f"--size auto chooses the size of a network, and '{family}' is not one; leave it out")
+        raise ConfigError(f"--size auto chooses the size of a network, but '{family}' is not one; leave it out")
     if seconds is not None and not 0 < seconds < math.inf:
         raise ConfigError(f"the budget is {seconds:g} seconds; choose a number above 0")
     from chainrule.training.device import select_device

@@ -114,7 +114,7 @@ def test_an_arpa_file_that_sums_to_one(tmp_path: Path) -> None:
 
 def test_an_arpa_file_that_does_not_sum_to_one(tmp_path: Path) -> None:
     """With the weight 10^3 the sum after `a` is 0.5 + 600, and the model is marked as not normalised."""
-    with pytest.warns(ChainruleWarning, match=r"m\.arpa is not normalised: .* sum to 1 ± 600"):
+    with pytest.warns(ChainruleWarning, match=r"m\.arpa is not normalized: .* sum to 1 ± 600"):
         model = import_arpa(arpa_with_weight(tmp_path / "m.arpa", "3"))
     assert not model.lm.is_normalized
     model.save(tmp_path / "m")
@@ -125,5 +125,5 @@ def test_an_arpa_file_that_does_not_sum_to_one(tmp_path: Path) -> None:
     assert loaded.score("a a").log_probs[1] == pytest.approx(math.log(400), rel=1e-4)
     export_arpa(loaded, tmp_path / "again.arpa")  # what it was read from can be written again
     assert kenlm.Model(tmp_path / "m.arpa").score("a b") == kenlm.Model(tmp_path / "again.arpa").score("a b")
-    with pytest.raises(ConfigError, match="do not sum to one"):
+    with pytest.raises(ConfigError, match="do not sum to 1"):
         convert.prune(loaded, 1e-8)

@@ -162,7 +162,7 @@ def test_each_family_has_its_time_limit(four_candidates: None) -> None:
         warnings.simplefilter("always", ChainruleWarning)
         result = chainrule.compare(lines(), max_seconds=1e-9)
     names = ("ngram-2-laplace", "ngram-2-mle", "ngram-2-stupid-backoff")
-    assert [str(w.message) for w in caught] == [f"{name} is left out: ngram's time is up" for name in names]
+    assert [str(w.message) for w in caught] == [f"{name} is skipped: the time budget for n-gram models is used up" for name in names]
     assert [row.name for row in result.rows] == ["ngram-1-laplace"]  # a started candidate is finished
 
 
@@ -179,7 +179,7 @@ def test_compare_rejects_invalid_arguments(four_candidates: None) -> None:
         chainrule.compare(lines(), families=("mixture",))
     with pytest.raises(InputError, match="2 lines"):
         chainrule.compare(Corpus.from_lines(["a", "b"]))
-    with pytest.raises(InputError, match="holds no words"):
+    with pytest.raises(InputError, match="contains no words"):
         chainrule.compare(Corpus.from_lines([""] * 10))
     with pytest.raises(InputError, match="test text is empty"):
         chainrule.compare(lines(), test=Corpus.from_lines([]))
@@ -290,11 +290,11 @@ def test_another_comparison_in_the_folder_is_rejected(
         (tmp_path / "results.json").unlink()
         (tmp_path / "report.html").unlink()
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    with pytest.raises(UsageError, match="holds another comparison; to replace it give --force"):
+    with pytest.raises(UsageError, match="contains another comparison; to replace it give --force"):
         run_of(tmp_path, "chainrule compare b")
-    with pytest.raises(UsageError, match="holds another comparison"):
+    with pytest.raises(UsageError, match="contains another comparison"):
         run_of(tmp_path, "chainrule.compare(…)")
-    with pytest.raises(UsageError, match="holds a comparison of another text"):
+    with pytest.raises(UsageError, match="contains a comparison of another text"):
         run_of(tmp_path, "chainrule compare a", lines(70, 4))
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     results = run_of(tmp_path, "chainrule compare b", lines(70, 4), force=True)
@@ -359,7 +359,7 @@ def test_full_disk_ends_the_comparison(
 @pytest.mark.parametrize("force", [False, True])
 def test_folder_with_an_unfinished_run_is_rejected(four_candidates: None, tmp_path: Path, force: bool) -> None:
     (tmp_path / "checkpoint").mkdir()
-    with pytest.raises(UsageError, match="holds an unfinished run"):
+    with pytest.raises(UsageError, match="contains an unfinished run"):
         run_of(tmp_path, "chainrule compare a", force=force)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 

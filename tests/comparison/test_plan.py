@@ -180,7 +180,7 @@ def test_tokenizers_of_different_texts_are_rejected(tmp_path: Path) -> None:
     settings = make_settings({"tokenizers": ("char", str(tmp_path / "lower"))})
     with pytest.raises(InputError, match="bits per byte cannot be compared"):
         tokenize_all(collapse_blanks(texts, settings), settings, silent)
-    with pytest.raises(ConfigError, match="tokenizers names 'char' twice"):
+    with pytest.raises(ConfigError, match="tokenizers contains 'char' twice"):
         make_settings({"tokenizers": ("char", "char")})
 
 

@@ -259,7 +259,7 @@ def test_invalid_resume_is_rejected(tiny_candidates: None, tmp_path: Path, monke
     with pytest.raises(UsageError, match="with other options or of another text"):
         chainrule.compare(lines(70), families=("ngram", "rnn"), size="fixed", out=tmp_path, resume=True)
     compare(out=tmp_path, resume=True)
-    with pytest.raises(UsageError, match="holds a finished comparison; remove --resume"):
+    with pytest.raises(UsageError, match="contains a finished comparison; remove --resume"):
         compare(out=tmp_path, resume=True)
 
 

@@ -77,5 +77,5 @@ def test_char_vocabulary_rejects_invalid_json(foreign: object) -> None:
 
 
 def test_char_vocabulary_rejects_duplicate_characters() -> None:
-    with pytest.raises(ModelFileError, match="holds 'b' more than once"):
+    with pytest.raises(ModelFileError, match="contains 'b' more than once"):
         CharVocabulary.from_json(["a", "b", "c", "b"])

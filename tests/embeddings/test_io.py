@@ -220,5 +220,5 @@ def test_read_rejects_files_that_are_not_vectors(tmp_path: Path) -> None:
     (tmp_path / "h.txt").write_text("2 2\na 1 2\nä 3\n")
     with pytest.raises(InputError, match="line 3"):
         storage.read(tmp_path / "h.txt")
-    with pytest.raises(UsageError, match="names 2 files"):
+    with pytest.raises(UsageError, match="refers to 2 files"):
         storage.read(str(tmp_path / "*.txt"))

@@ -76,8 +76,8 @@ def test_read_lines_longer_than_a_block(tmp_path: Path) -> None:
         ("a 1 2\nb 3 4 5\n", r"line 2: 3 values after 'b' where the first vector has 2"),
         ("2 3\na 1 2\nb 3 4\n", r"line 2: 2 values after 'a' where line 1 says 3"),
         ("1 0\na 1\n", r"line 2: 1 values after 'a' where line 1 says 0"),
-        ("a 1 2\nb\n", r"line 2: holds a word without values"),
-        ("a\t1\t2\n", r"line 1: holds a word without values"),
+        ("a 1 2\nb\n", r"line 2: contains a word without values"),
+        ("a\t1\t2\n", r"line 1: contains a word without values"),
         ("a 1 2\n 3 4\n", r"line 2: begins with a blank"),
         ("a 1 2\nb  3\n", r"line 2: '' is not a number"),
         ("a 1 2\nb 3 x4\n", r"line 2: 'x4' is not a number"),
@@ -90,9 +90,9 @@ def test_read_lines_longer_than_a_block(tmp_path: Path) -> None:
         ("3 2\na 1 2\nb 3 4\n", r"line 3: line 1 counts 3 words, but the file ends after 2"),
         (b"a 1 2\n\xff 3 4\n", r"line 2: .* is not UTF-8"),
         ("a " + "1 " * LONGEST_LINE, r"line 1: longer than 1048576 bytes"),
-        ("", r"holds no vectors"),
-        ("\n \n", r"holds no vectors"),
-        ("0 2\n", r"holds no vectors"),
+        ("", r"contains no vectors"),
+        ("\n \n", r"contains no vectors"),
+        ("0 2\n", r"contains no vectors"),
     ],
 )
 def test_invalid_vector_lines_are_reported_with_line_number(
@@ -109,7 +109,7 @@ def test_width_of_skipped_lines_is_checked(tmp_path: Path) -> None:
 
 
 def test_file_without_requested_words_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds none of the 2 requested words"):
+    with pytest.raises(InputError, match="contains none of the 2 requested words"):
         read_vectors(write(tmp_path, FORMS["glove"]), {"The", "dog"})
 
 
@@ -117,7 +117,7 @@ def test_read_vectors_requires_exactly_one_file(tmp_path: Path) -> None:
     write(tmp_path, FORMS["glove"])
     assert read_vectors(tmp_path).words == WORDS  # a folder with one file stands for that file
     (tmp_path / "more.txt").write_text("a 1\n")
-    with pytest.raises(UsageError, match="names 2 files"):
+    with pytest.raises(UsageError, match="refers to 2 files"):
         read_vectors(tmp_path)
     with pytest.raises(NotFoundError, match="absent"):
         read_vectors(tmp_path / "absent.txt")

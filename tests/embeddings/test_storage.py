@@ -151,6 +151,6 @@ def test_folders_of_other_kinds_are_rejected(tmp_path: Path, toy: Path) -> None:
 
 @pytest.mark.parametrize("word", ["", "a\nb"])
 def test_invalid_words_are_rejected_on_save(tmp_path: Path, word: str) -> None:
-    with pytest.raises(InputError, match="is no word"):
+    with pytest.raises(InputError, match="is not a valid word"):
         WordVectors(("a", word), np.ones((2, 2), np.float32)).save(tmp_path / "m")
     assert not list(tmp_path.iterdir())

@@ -123,7 +123,7 @@ def test_out_writes_the_folder_or_fails_before_training(corpus: Path, tmp_path: 
 
 def test_unusable_texts_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(InputError, match=r"empty\.txt holds no words"):
+    with pytest.raises(InputError, match=r"empty\.txt contains no words"):
         train.train(tmp_path / "empty.txt")
     with pytest.raises(InputError, match=r"occurs 5 times or more; .*\(the most frequent word occurs 2 times\)"):
         train.train(Corpus.from_lines(["a b a"]))

@@ -128,8 +128,8 @@ def test_reading(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         (": s\na b c d\na b c\n", "q, line 3: 3 words"),
-        (": s\n", "q holds no questions"),
-        ("", "q holds no questions"),
+        (": s\n", "q contains no questions"),
+        ("", "q contains no questions"),
     ],
 )
 def test_invalid_files(tmp_path: Path, text: str, reason: str) -> None:

@@ -80,7 +80,7 @@ def test_incomparable_input_is_rejected(score: Score) -> None:
 
 def test_tokenised_text_gives_a_warning() -> None:
     texts = ["the cat sat ."] * 100
-    with pytest.warns(ChainruleWarning, match="without tokenisation"):
+    with pytest.warns(ChainruleWarning, match="without tokenization"):
         bleu(texts, texts)
     assert bleu(texts[:99], texts[:99]).score == pytest.approx(100)  # no warning
 

@@ -57,9 +57,9 @@ def change_dtype(dtype: Any) -> Callable[[Arrays], object]:
 
 
 TENSOR_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
-    "NaN": (set_first_value(np.nan), "holds NaN or infinite values"),
-    "infinity": (set_first_value(-np.inf), "holds NaN or infinite values"),
-    "1e38": (set_first_value(1e38), "holds a value of 1e.38"),
+    "NaN": (set_first_value(np.nan), "contains NaN or infinite values"),
+    "infinity": (set_first_value(-np.inf), "contains NaN or infinite values"),
+    "1e38": (set_first_value(1e38), "contains a value of 1e.38"),
     "int64": (change_dtype(np.int64), "int64 and should be"),
     "bool": (change_dtype(np.bool_), "bool and should be"),
     "float64": (change_dtype(np.float64), "float64 and should be"),
@@ -212,9 +212,9 @@ def swap_unsorted(arrays: Arrays) -> None:
 
 SPELLER_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
     "outside": (lambda a: a["log_outside"].__setitem__(0, 1.0), "logarithm of more than 1"),
-    "outside too low": (lambda a: a["log_outside"].__setitem__(0, -1000.0), "log_outside is -1000, and the tables"),
-    "outside a little low": (lambda a: a["log_outside"].__iadd__(-0.01), "log_outside is .*, and the tables"),
-    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside holds NaN"),
+    "outside too low": (lambda a: a["log_outside"].__setitem__(0, -1000.0), "log_outside is -1000, but the tables"),
+    "outside a little low": (lambda a: a["log_outside"].__iadd__(-0.01), "log_outside is .*, but the tables"),
+    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside contains NaN"),
     "single": (lambda a: a["is_single"].__setitem__(0, 7), "is_single is 7"),
     "surrogate": (lambda a: a["alphabet"].__setitem__(-1, 0xD800), "alphabet is not sorted"),
     "beyond Unicode": (lambda a: a["alphabet"].__setitem__(-1, 0x110000), "alphabet is not sorted"),
@@ -234,24 +234,24 @@ SPELLER_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
     "shorter": (lambda a: a.update({"6.count": a["6.count"][:-1]}), "6.count is .* and should be"),
     "words cut off": (
         lambda a: a.update({"6.word": a["6.word"][1:], "6.count": a["6.count"][1:]}),
-        "contexts count",
+        "counts of their contexts",
     ),
-    "more children": (lambda a: a["5.children"].__iadd__(1), "contexts count others"),
-    "10^15 children": (lambda a: grow(a, "5.children", 10**15), "contexts count others"),
-    "2^62 children": (lambda a: grow(a, "5.children", 2**62), "5.children.large holds a value"),
+    "more children": (lambda a: a["5.children"].__iadd__(1), "does not match the counts of their contexts"),
+    "10^15 children": (lambda a: grow(a, "5.children", 10**15), "does not match the counts of their contexts"),
+    "2^62 children": (lambda a: grow(a, "5.children", 2**62), "5.children.large contains a value"),
     "a count without its value": (lambda a: a["6.count"].__setitem__(0, 255), "6.count.large has 0 values"),
     "a value without its count": (lambda a: a.update({"6.count.large": np.array([300])}), "has 1 values"),
-    "negative count": (lambda a: grow(a, "6.count", -5), "6.count.large holds a value below 255"),
+    "negative count": (lambda a: grow(a, "6.count", -5), "6.count.large contains a value below 255"),
     "counts beyond float64": (lambda a: grow(a, "6.count", 2**53), "6.count sums to more than"),
-    "no occurrence": (lambda a: a["6.count"].__setitem__(0, 0), "6.count holds an n-gram that never occurs"),
-    "no word ends": (lambda a: a["2.count"].__setitem__(0, 0), "2.count holds an n-gram that never occurs"),
-    "other counts": (lambda a: a["6.count"].__imul__(9), "log_outside is .*, and the tables"),
+    "no occurrence": (lambda a: a["6.count"].__setitem__(0, 0), "6.count contains an n-gram that never occurs"),
+    "no word ends": (lambda a: a["2.count"].__setitem__(0, 0), "2.count contains an n-gram that never occurs"),
+    "other counts": (lambda a: a["6.count"].__imul__(9), "log_outside is .*, but the tables"),
     "ids unsorted": (swap_unsorted, "2.word is not sorted"),
     "<s> predicted": (
         lambda a: a["6.word"].__setitem__(-1, len(a["alphabet"]) + 1),
-        "6.word is not sorted or holds",
+        "6.word is not sorted or contains",
     ),
-    "beyond the ids": (lambda a: a["6.word"].__setitem__(-1, 255), "6.word is not sorted or holds"),
+    "beyond the ids": (lambda a: a["6.word"].__setitem__(-1, 255), "6.word is not sorted or contains"),
     "no suffix": (lambda a: a["6.word"].__setitem__(-1, 0), "whose last words occur nowhere"),
 }
 
@@ -315,15 +315,15 @@ def test_folder_with_speller_tables_round_trips(models: Callable[[str], Path], t
 
 
 TABLE_EDITS: dict[str, tuple[Callable[[Arrays], object], str]] = {
-    "NaN": (lambda a: a["2.log_prob"].__setitem__(0, np.nan), "2.log_prob holds NaN"),
+    "NaN": (lambda a: a["2.log_prob"].__setitem__(0, np.nan), "2.log_prob contains NaN"),
     "positive": (lambda a: a["2.log_prob"].__setitem__(0, 2.0), "logarithm of more than 1"),
-    "back-off": (lambda a: a["1.log_backoff"].__setitem__(0, np.inf), "1.log_backoff holds NaN or infinite"),
+    "back-off": (lambda a: a["1.log_backoff"].__setitem__(0, np.inf), "1.log_backoff contains NaN or infinite"),
     "back-off above 1": (lambda a: a["1.log_backoff"].__setitem__(0, 3.0), "logarithm of more than 1"),
     "outside": (lambda a: a["log_outside"].__setitem__(0, 1.0), "logarithm of more than 1"),
-    "outside too low": (lambda a: a["log_outside"].__setitem__(0, -1000.0), "log_outside is -1000, and the tables"),
-    "outside a little low": (lambda a: a["log_outside"].__iadd__(-0.01), "log_outside is .*, and the tables"),
-    "back-off too low": (lambda a: a["1.log_backoff"].fill(-1e4), "log_outside is .*, and the tables"),
-    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside holds NaN"),
+    "outside too low": (lambda a: a["log_outside"].__setitem__(0, -1000.0), "log_outside is -1000, but the tables"),
+    "outside a little low": (lambda a: a["log_outside"].__iadd__(-0.01), "log_outside is .*, but the tables"),
+    "back-off too low": (lambda a: a["1.log_backoff"].fill(-1e4), "log_outside is .*, but the tables"),
+    "outside NaN": (lambda a: a["log_outside"].__setitem__(0, np.nan), "log_outside contains NaN"),
     "single": (lambda a: a["is_single"].__setitem__(0, 7), "is_single is 7"),
     "surrogate": (lambda a: a["alphabet"].__setitem__(-1, 0xD800), "alphabet is not sorted"),
     "beyond Unicode": (lambda a: a["alphabet"].__setitem__(-1, 0x110000), "alphabet is not sorted"),
@@ -481,7 +481,7 @@ def test_config_and_metrics_must_be_strict_json(
 def test_manifest_facts_are_checked(change: dict[str, Any], models: Callable[[str], Path], tmp_path: Path) -> None:
     facts = {**verified_dir.open_dir(models("ngram")).facts, **change}
     path = reseal(models("ngram"), tmp_path / "model", {}, facts)
-    with pytest.raises(ModelFileError, match="does not say where the model comes from"):
+    with pytest.raises(ModelFileError, match="has no provenance record"):
         chainrule.load(path)
 
 

@@ -260,10 +260,12 @@ def test_inspect_rejects_invalid_models() -> None:
         inspect([], LINES)
     with pytest.raises(UsageError, match="3 is not a model"):
         inspect(3, LINES)
-    with pytest.raises(UsageError, match="pairs are for translators"):
+    with pytest.raises(UsageError, match="pairs are for translation models"):
         inspect(model(), SentencePairs(["a"], ["b"]))
     tagger = SimpleNamespace(task="tag")
-    with pytest.raises(UsageError, match=r"is not a language model or translator.*chainrule tag predict"):
+    with pytest.raises(
+        UsageError, match=r"is neither a language model nor a translation model.*chainrule tag predict"
+    ):
         inspect(tagger, LINES)
 
 

@@ -74,7 +74,7 @@ def rewritten(source: Path, target: Path, *, weights: bytes | None = None, **set
         ({"tie": False}, r"does not fit its config: output.weight is absent"),
         ({"output": "sampled"}, r"does not fit its config: output.edges is absent"),
         ({"layers": 65536}, r"does not fit its config: 65536 layers of \d tensors"),
-        ({"hidden": 60000}, r"the config asks for 28,\d+,\d+,\d+ weights"),
+        ({"hidden": 60000}, r"the model would have 28,\d+,\d+,\d+ parameters"),
         ({"hidden": 10**12}, r"model.hidden is 1000000000000; choose 1 to 65536"),
         ({"layers": 10**6}, r"model.layers is 1000000; choose 1 to 65536"),
         ({"embedding": 60000, "tie": False}, r"does not fit its config"),
@@ -131,7 +131,7 @@ def test_invalid_weights_file_is_rejected(saved: Path, tmp_path: Path, weights: 
 
 
 def test_too_large_a_network_is_rejected_before_it_is_built() -> None:
-    with pytest.raises(ConfigError, match=r"asks for 28,\d+,\d+,\d+ weights; chainrule goes to 8,589,934,592"):
+    with pytest.raises(ConfigError, match=r"would have 28,\d+,\d+,\d+ parameters; the maximum is 8,589,934,592"):
         train(hidden=60000)
 
 
@@ -178,7 +178,7 @@ def test_tied_weights_are_saved_and_counted_once() -> None:
 @pytest.mark.parametrize("family", ["lstm", "transformer"])
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])
 def test_half_precision_requires_a_gpu(family: str, precision: str) -> None:
-    with pytest.raises(ConfigError, match=f"'{precision}', and the processor computes in fp32; leave it at fp32"):
+    with pytest.raises(ConfigError, match=f"'{precision}', which requires a GPU; use fp32 on the CPU"):
         train(family, precision=precision)
 
 

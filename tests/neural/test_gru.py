@@ -110,5 +110,5 @@ def test_gru_candidates_have_distinct_facets() -> None:
 
 
 def test_gru_rejects_attention_in_the_state() -> None:
-    with pytest.raises(ConfigError, match="h grows without limit; choose sum or concat"):
+    with pytest.raises(ConfigError, match="h grows without bound; choose sum or concat"):
         Config(attention="dot", attention_use="state")

@@ -147,7 +147,7 @@ def test_arpa_reader_reports_progress_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         read(tmp_path / "absent.arpa")
     (tmp_path / "second.arpa").write_text(TINY)
-    with pytest.raises(InputError, match="holds 2 files; name one"):
+    with pytest.raises(InputError, match="refers to 2 files; give one"):
         read(tmp_path)
 
 
@@ -212,5 +212,5 @@ def test_arpa_reader_rejects_an_invalid_backoff_weight(tmp_path: Path, place: in
     parts += ["", "\\2-grams:", *bigrams, "", "\\end\\", ""]
     path = tmp_path / "bad.arpa"
     path.write_text("\n".join(parts), encoding="utf-8")
-    with pytest.warns(ChainruleWarning, match=r"is not normalised: .* sum to 1 ± 0\.99"):
+    with pytest.warns(ChainruleWarning, match=r"is not normalized: .* sum to 1 ± 0\.99"):
         read(path, check_sums=True)

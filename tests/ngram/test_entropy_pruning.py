@@ -158,7 +158,7 @@ def test_entropy_pruning_trades_size_for_perplexity(data_folder: Path) -> None:
 
 
 def test_entropy_pruning_rejects_unnormalised_models() -> None:
-    with pytest.raises(ConfigError, match="stupid backoff has none"):
+    with pytest.raises(ConfigError, match="stupid backoff gives unnormalized scores"):
         Config(smoothing="stupid-backoff", entropy_prune=1e-8)
     with pytest.raises(ConfigError, match="choose 0 or a small number"):
         Config(entropy_prune=-1.0)

@@ -80,7 +80,7 @@ def test_interpolation_drops_a_component_of_zero_weight() -> None:
 def test_merge_mixture_rejects_unnormalised_models(toy: Path) -> None:
     scores = api.train("ngram", toy, order=2, smoothing="stupid-backoff")
     mixed = api.mix([scores, api.train("ngram", toy, order=2, smoothing="laplace")], held_out=toy)
-    with pytest.raises(ConfigError, match="holds a stupid-backoff model"):
+    with pytest.raises(ConfigError, match="contains a stupid-backoff model"):
         convert.merge_mixture(mixed)
 
 

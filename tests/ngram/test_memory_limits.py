@@ -47,7 +47,7 @@ def test_in_memory_methods_report_their_memory_need(
 
 
 def test_memory_limit_is_rejected_for_neural_models(text: Path) -> None:
-    with pytest.raises(ConfigError, match="memory is for n-gram models"):
+    with pytest.raises(ConfigError, match="memory applies to n-gram models only"):
         chainrule.train("lstm", text, memory="1G")
 
 

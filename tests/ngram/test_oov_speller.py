@@ -138,7 +138,7 @@ def test_stored_log_outside_is_verified_on_first_use() -> None:
     wrong = Speller.from_bytes(save_arrays(arrays), "speller.safetensors", lambda: ["cat"])
     assert wrong.log_probs([]).tolist() == []  # a text without unknown words needs no estimate
     for _ in range(2):
-        with pytest.raises(ModelFileError, match="log_outside is -3, and the tables and the vocabulary give"):
+        with pytest.raises(ModelFileError, match="log_outside is -3, but the tables and the vocabulary give"):
             wrong.log_probs(["ab"])
         with pytest.raises(ModelFileError, match="log_outside is -3"):
             wrong.sample(np.random.default_rng(0))

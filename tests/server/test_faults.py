@@ -107,9 +107,9 @@ def test_truncated_body_does_no_harm(server: RunningServer) -> None:
         (b'{"number": 1e999}', "number", "1e999 is not a valid JSON number"),
         (b'{"number": ' + b"9" * 5000 + b"}", None, "thousands of digits"),
         (b'{"number": 99999999999999999999}', None, ""),  # an integer that JSON allows
-        (b'{"prompt": "\xff"}', None, "not UTF-8: byte 12"),
-        (b'{"prompt": "\\ud83d"}', "prompt", "half a character"),
-        (b'{"\\ud83d": 1}', "?", "half a character"),
+        (b'{"prompt": "\xff"}', None, "not valid UTF-8 at byte 12"),
+        (b'{"prompt": "\\ud83d"}', "prompt", "a lone surrogate"),
+        (b'{"\\ud83d": 1}', "?", "a lone surrogate"),
         (b'{"number": 1', None, "not JSON"),
         (b'{"prompt": "\\', None, "not JSON"),
         (b"{'number': 1}", None, "not JSON"),

@@ -174,7 +174,7 @@ def test_tokenizer_folder_is_not_served(tmp_path: Path) -> None:
     assert call("tokenizer", "train", text, "--out", folder).status == 0
     outcome = call("serve", folder, "--port", "0")
     assert (outcome.status, outcome.out) == (3, "")
-    assert outcome.err == f"error: {folder} holds a tokenizer, not a model; give a model folder\n"
+    assert outcome.err == f"error: {folder} contains a tokenizer, not a model; give a model folder\n"
 
 
 @pytest.mark.parametrize(

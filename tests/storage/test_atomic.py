@@ -196,13 +196,16 @@ def check_reported_state(error: ChainruleError, path: Path) -> str:
     """Return the disk state that the message reports, after checking that it is true."""
     assert type(error) is ChainruleError
     assert str(error).startswith(f"cannot write {path}: Input/output error; ")
-    if "what was there is unchanged" in str(error):
+    if "the existing content is unchanged" in str(error):
         assert version_of(path) == 1 if path.name == "model" else not path.exists()
         return "unchanged"
     if "the new content is in place, but the disk did not confirm it" in str(error):
         assert version_of(path) == 2
         return "new"
-    aside = re.search(r"what was there is now (\S+); the next command that writes here puts it back", str(error))
+    aside = re.search(
+        r"the previous content was moved to (\S+); the next command that writes to this path restores it",
+        str(error),
+    )
     assert aside is not None, error
     assert version_of(Path(aside[1])) == 1
     with largest_file(0), pytest.raises(ChainruleError):

@@ -90,8 +90,8 @@ def test_manifest_rejects_paths_outside_the_folder(name: str) -> None:
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        (2, "newer chainrule: upgrade"),
-        (0, "version 0, .* train it anew"),
+        (2, "newer version of chainrule: upgrade"),
+        (0, "version 0, .* retrain it"),
         (True, "version True"),
         ("1", "version '1'"),
         (None, "version None"),

@@ -371,7 +371,7 @@ def test_check_writable_target_reports_a_damaged_checkpoint(tmp_path: Path) -> N
 
 def test_read_of_an_unfinished_run_advises_resume(tmp_path: Path) -> None:
     create_training_run(tmp_path / "work")
-    with pytest.raises(ModelFileError, match="unfinished run; go on with the same command with --resume"):
+    with pytest.raises(ModelFileError, match="unfinished run; continue it by running the same command with --resume"):
         verified_dir.open_dir(tmp_path / "work")
     assert verified_dir.open_dir(tmp_path / "work" / "checkpoint").facts == {"step": 3}
 
@@ -384,10 +384,10 @@ def test_unfinished_run_is_replaced_only_with_force(model: Path) -> None:
     before = contents(model)
     for run in (None, model.with_name("other")):
         with pytest.raises(
-            UsageError, match=r"holds an unfinished run; go on .* --resume, or discard it with --force"
+            UsageError, match=r"contains an unfinished run; continue it .* --resume, or discard it with --force"
         ):
             verified_dir.check_replace(model, {}, run=run)
-        with pytest.raises(UsageError, match="holds an unfinished run"):
+        with pytest.raises(UsageError, match="contains an unfinished run"):
             verified_dir.write(model, lambda _: pytest.fail("was filled"), {}, run=run)
     assert contents(model) == before
     verified_dir.check_replace(model, {}, force=True)
@@ -427,9 +427,9 @@ def test_model_is_replaced_only_by_same_command_and_text(
         verified_dir.check_replace(path, new)
         verified_dir.write(path, fill_with({"weights": b"2"}), new)
         return
-    with pytest.raises(UsageError, match=r"holds a finished model.*to replace it give --force"):
+    with pytest.raises(UsageError, match=r"contains a finished model.*to replace it give --force"):
         verified_dir.check_replace(path, new)
-    with pytest.raises(UsageError, match="holds a finished model"):
+    with pytest.raises(UsageError, match="contains a finished model"):
         verified_dir.write(path, fill_with({"weights": b"2"}), new)
     assert contents(path) == before
     assert sibling_names(path) == set()
@@ -529,7 +529,7 @@ def test_lock_file_removed_before_locking_is_created_again(model: Path, monkeypa
 
 
 def test_require_not_finished_rejects_a_finished_model(model: Path) -> None:
-    with pytest.raises(UsageError, match=r"model holds a finished model; remove --resume to train anew"):
+    with pytest.raises(UsageError, match=r"model contains a finished model; remove --resume to retrain it"):
         verified_dir.require_not_finished(model)
     create_training_run(model)  # an unfinished run beside the model
     verified_dir.require_not_finished(model)

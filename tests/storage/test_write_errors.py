@@ -99,7 +99,7 @@ def test_any_failing_call_leaves_old_or_new_content(
         if error is not None:
             failures += 1
             assert (type(error), error.exit_code) == (ChainruleError, 1), (n, error)
-            assert is_new or "what was there is unchanged" in str(error), (n, error)
+            assert is_new or "the existing content is unchanged" in str(error), (n, error)
             assert for_good or not is_new, (n, error)  # a single failing call is rolled back
     assert failures > 5
     with FailingDisk(tmp_path):

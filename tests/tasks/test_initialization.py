@@ -182,7 +182,7 @@ def test_equivalent_shapes_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"hidden": 10}, r"model.hidden is 10 but 8 in .*encoder; set it so, or leave it out"),
+        ({"hidden": 10}, r"model.hidden is 10 but .*encoder has 8; use 8, or omit the setting"),
         ({"embedding": 0}, r"model.embedding is 8 but 6 in .*encoder"),
         ({"directions": "joined"}, r"model.directions is 'joined' but 'apart' in .*encoder"),
         ({"family": "gru"}, r"the family is 'gru' but 'lstm' in .*encoder; use that family"),

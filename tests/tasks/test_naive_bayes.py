@@ -166,7 +166,7 @@ def test_save_and_load(tmp_path: Path, order: int) -> None:
         ([], [], "no examples"),
         (["a", "b"], ["x", "x"], "one label alone, 'x'"),
         (["a", "b"], ["x", ""], "text 2 has an empty label"),
-        (["", " "], ["x", "y"], "holds no words"),
+        (["", " "], ["x", "y"], "contains no words"),
     ],
 )
 def test_invalid_training_texts(texts: list[str], labels: list[str], message: str) -> None:

@@ -254,7 +254,7 @@ def test_tokenizer_from_a_folder(tmp_path: Path, model: Pretrained) -> None:
 def test_texts_without_words_are_rejected() -> None:
     with pytest.raises(InputError, match="no words"):
         trained("lstm", corpus("", " "), tokenizer="bpe", vocab_size=300, **TINY)
-    with pytest.raises(InputError, match="lines in memory holds no words"):
+    with pytest.raises(InputError, match="lines in memory contains no words"):
         trained("lstm", SENTENCES, valid=corpus("", ""), **TINY)
 
 

@@ -112,7 +112,7 @@ def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
         (None, "there are no sentences; give a file, or a list of Tagged"),
         ([["the", "cat"]], r"sentence 1 is \['the', 'cat'\]; give Tagged\(words, tags\), each word with a tag"),
         ([*grammar(1, seed=1), "the cat"], "sentence 2 is 'the cat'; give Tagged"),
-        ([TaggedSentence((), ())], "the training text holds no words"),
+        ([TaggedSentence((), ())], "the training text contains no words"),
     ],
 )
 def test_invalid_sentences(data: Any, message: str) -> None:

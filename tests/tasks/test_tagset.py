@@ -122,7 +122,7 @@ def test_unknown_gold_tags_give_one_warning() -> None:
 
 def test_plain_gold_tags_are_rejected_for_span_models() -> None:
     tag_set = TagSet.of(IOB1, "auto", "x")
-    with pytest.raises(InputError, match=r"y: a tag such as 'NNP' is not a span tag.*\(iob1\); name the column"):
+    with pytest.raises(InputError, match=r"y: a tag such as 'NNP' is not a span tag.*\(iob1\); specify the column"):
         tag_set.gold(tagged("I-LOC NNP"), "y")
 
 

@@ -187,7 +187,7 @@ def no_advice_but_first() -> Any:
     [
         ({"heads": 2}, "heads is not a setting of family 'gru'"),
         ({"atention": "dot"}, "did you mean 'attention'"),
-        ({"precision": "bf16", "options": RunOptions(device="cpu")}, "computes in fp32"),
+        ({"precision": "bf16", "options": RunOptions(device="cpu")}, "which requires a GPU"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], words_: str) -> None:
@@ -292,6 +292,6 @@ def test_a_finished_model_is_not_resumed(tmp_path: Path, family: str) -> None:
     with no_advice():
         translate.train(family, reversed_strings(20), tokenizer="char", **TINY).save(tmp_path / "m")
     before = (tmp_path / "m" / "manifest.json").read_bytes()
-    with pytest.raises(UsageError, match="m holds a finished model; remove --resume to train anew"):
+    with pytest.raises(UsageError, match="m contains a finished model; remove --resume to retrain it"):
         translate.train(family, reversed_strings(20), tokenizer="char", out=tmp_path / "m", resume=True, **TINY)
     assert (tmp_path / "m" / "manifest.json").read_bytes() == before

@@ -106,7 +106,7 @@ def test_named_settings_override_decoding() -> None:
     result = override_decoding(BEAM, {"beam_size": 2, "max_tokens": 7}, num=2)
     assert result == Decoding(strategy="beam", beam_size=2, length_penalty=1.0, max_tokens=7)
     assert override_decoding(Decoding(strategy="beam"), {}).length_penalty == 0  # a whole one is taken as it is
-    with pytest.raises(ConfigError, match="num is 3, and greedy gives one translation; use beam or sample"):
+    with pytest.raises(ConfigError, match="num is 3, but greedy gives one translation; use beam or sample"):
         override_decoding(BEAM, {"strategy": "greedy"}, num=3)
     with pytest.raises(ConfigError, match="decoding has no setting 'beams'"):
         override_decoding(BEAM, {"beams": 3})

@@ -155,8 +155,8 @@ def test_folder_columns_are_checked_per_file(tmp_path: Path) -> None:
         ("a\tX\nb\t\n", r"text, line 2: 'b' has no tag in column 2 \(''\)"),
         ("a\tX\n\tX\n", r"text, line 2 has no word in column 1"),
         ("a\tDT I-NP\n", r"text, line 1: the tag 'DT I-NP' of 'a' contains a blank"),
-        ("", r"text holds no sentence"),
-        ("\n \n-DOCSTART- O\n\n", r"text holds no sentence"),
+        ("", r"text contains no sentence"),
+        ("\n \n-DOCSTART- O\n\n", r"text contains no sentence"),
     ],
 )
 def test_invalid_columns_are_rejected_with_line_number(tmp_path: Path, text: str, message: str) -> None:
@@ -175,8 +175,8 @@ def test_invalid_columns_are_rejected_with_line_number(tmp_path: Path, text: str
         (CONLLU.replace("4.1", "4a"), r"text\.conllu, line 8 begins with '4a'"),
         (CONLLU.replace("AUX", "_"), r"text\.conllu, line 5: 'do' has no tag in column 4 \('_'\)"),
         (CONLLU.replace("\tsee\t", "\t\t"), r"text\.conllu, line 7 has no word in column 2"),
-        ("# text = nothing\n\n", r"text\.conllu holds no sentence"),
-        (conllu_line("1-2", "del", "_", "_") + "\n", r"text\.conllu holds no sentence"),
+        ("# text = nothing\n\n", r"text\.conllu contains no sentence"),
+        (conllu_line("1-2", "del", "_", "_") + "\n", r"text\.conllu contains no sentence"),
     ],
 )
 def test_invalid_conllu_is_rejected_with_line_number(tmp_path: Path, text: str, message: str) -> None:
@@ -246,7 +246,7 @@ def test_read_words_from_plain_text(tmp_path: Path) -> None:
     assert read_words(store(tmp_path, text, "text.TXT")) == words
     assert read_words(store(tmp_path, text), plain=True) == words
     assert read_words(store(tmp_path, COLUMNS, "columns.txt"), plain=False) == [s.words for s in SENTENCES]
-    with pytest.raises(InputError, match=r"text\.txt holds no sentence"):
+    with pytest.raises(InputError, match=r"text\.txt contains no sentence"):
         read_words(store(tmp_path, "\n \n", "text.txt"))
 
 

@@ -124,7 +124,7 @@ def test_tags_cannot_replace_the_word_column(tmp_path: Path) -> None:
 def test_read_words_from_json_lines(tmp_path: Path, name: str) -> None:
     file = store(tmp_path, '{"words": ["a", "b"]}\n\n{"id": 1, "words": []}\n{"words": ["c"]}\n', name)
     assert read_words(file) == [("a", "b"), (), ("c",)]
-    with pytest.raises(InputError, match=r"x.* is JSON, and tags are read from columns"):
+    with pytest.raises(InputError, match=r"x.* is JSON, but tagged text is read from columns"):
         read_tagged(file)
     assert read_words(file, plain=True) == read_words(file, plain=False) == read_words(file)
 
@@ -150,7 +150,7 @@ def test_unsupported_formats_are_rejected_for_tagging(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     (tmp_path / "latin").write_bytes(b"caf\xe9 NN\n")
     for reader in (read_tagged, read_words):
-        with pytest.raises(InputError, match=r"x\.parquet is Parquet, which is not read here"):
+        with pytest.raises(InputError, match=r"x\.parquet is Parquet, which is not supported for tagged text"):
             reader(tmp_path / "x.parquet")
         with pytest.raises(InputError, match=r"is not UTF-8 at byte 3 \(0xe9\); convert it to UTF-8$"):
             reader(tmp_path / "latin")

@@ -267,7 +267,7 @@ def test_column_is_read_from_a_table(tmp_path: Path, name: str, stored: bytes) -
 @pytest.mark.parametrize(
     ("stored", "says"),
     [
-        ("id,body\n1,x\n", r"has no column 'text'; name one of these with --column: id, body"),
+        ("id,body\n1,x\n", r"has no column 'text'; specify one of these with --column: id, body"),
         ("text,text\n1,x\n", r"has 2 columns 'text'"),
         ("id,text\n1,x\n2,x,y\n", r"t\.csv, line 3 has 3 cells but the header has 2"),
         ('id,text\n1,"x"y\n', r"t\.csv, line 2 is not a table row"),

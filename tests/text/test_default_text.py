@@ -76,6 +76,6 @@ def test_python_reference_has_no_blank_lines_or_trailing_spaces() -> None:
 
 def test_missing_python_reference_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(NotFoundError, match="name a text of your own"):
+    with pytest.raises(NotFoundError, match="give a text of your own"):
         python_reference()
     assert default_text()

@@ -91,7 +91,7 @@ def test_parquet_column_must_exist_and_hold_text(tmp_path: Path) -> None:
     file = write_table(tmp_path / "x.parquet", id=[1], body=["a"])
     with pytest.raises(InputError, match=r"x\.parquet has no column 'text'.*--column: id, body"):
         read(file)
-    with pytest.raises(InputError, match=r"x\.parquet: the column 'id' holds int64"):
+    with pytest.raises(InputError, match=r"x\.parquet: the column 'id' contains int64"):
         read(file, column="id")
 
 
@@ -125,7 +125,7 @@ def test_highly_compressed_parquet_file_is_rejected(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("chainrule.text.readers.ALWAYS_ALLOWED", 1 << 20)
     file = tmp_path / "t.parquet"
     parquet.write_table(pyarrow.table({"text": ["x" * 10_000] * 1000}), file)
-    with pytest.raises(InputError, match=r"t\.parquet holds more than 250 times .*--max-decompressed 2G$"):
+    with pytest.raises(InputError, match=r"t\.parquet contains more than 250 times .*--max-decompressed 2G$"):
         list(Corpus.of(file))
     monkeypatch.setenv("CHAINRULE_MAX_DECOMPRESSED", "10M")
     assert len(list(Corpus.of(file))) == 1000

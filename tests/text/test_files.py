@@ -74,7 +74,7 @@ def test_missing_source_is_named(source: str) -> None:
 def test_empty_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / ".hidden").write_text("hidden")
-    with pytest.raises(NotFoundError, match=f"{tmp_path} holds no files"):
+    with pytest.raises(NotFoundError, match=f"{tmp_path} contains no files"):
         find_files(tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_plain_text_is_not_read_as_labels(tmp_path: Path, text: str) -> None:
         ("1 a\n0\n", "line 2 has the label '0' but no text"),
         ("1 a\n text\n", "line 2 has an empty label"),
         ("1 a\n\n", "line 2 has an empty label"),
-        ("", "holds no examples"),
+        ("", "contains no examples"),
     ],
 )
 def test_invalid_labelled_line_is_rejected_with_line_number(tmp_path: Path, lines: str, message: str) -> None:
@@ -95,8 +95,8 @@ def test_invalid_labelled_line_is_rejected_with_line_number(tmp_path: Path, line
     ("record", "message"),
     [
         ('{"text": "a", "lable": 1}', "no column 'label'; did you mean 'lable'?"),
-        ('{"text": "a", "stars": 1}', "no column 'label'; name one of these: text, stars"),
-        ("{}", r"no column 'text'; name one of these: \(none\)"),
+        ('{"text": "a", "stars": 1}', "no column 'label'; choose one of these: text, stars"),
+        ("{}", r"no column 'text'; choose one of these: \(none\)"),
         ('{"text": 5, "label": 1}', "'text' is 5, not a text"),
         ('{"text": " ", "label": 1}', "'text' is an empty text"),
         ('{"text": "a", "label": " "}', "'label' is an empty label"),
@@ -115,14 +115,14 @@ def test_invalid_labelled_record_is_rejected_with_line_number(tmp_path: Path, re
 
 
 def test_empty_json_file_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no examples"):
+    with pytest.raises(InputError, match="contains no examples"):
         read_labelled(write(tmp_path / "x.jsonl", "\n"))
 
 
 def test_labelled_data_from_several_files_is_rejected(tmp_path: Path) -> None:
     write(tmp_path / "a", "1 a\n")
     write(tmp_path / "b", "0 b\n")
-    with pytest.raises(UsageError, match="names 2 files"):
+    with pytest.raises(UsageError, match="refers to 2 files"):
         read_labelled(tmp_path)
 
 
@@ -209,7 +209,7 @@ def test_read_texts_keeps_lines_without_known_labels(tmp_path: Path, text: str) 
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        (["a", "b"], ["x"], "there are 2 texts but 1 labels; give one label a text"),
+        (["a", "b"], ["x"], "there are 2 texts but 1 labels; give one label per text"),
         ("ab", ["x", "y"], "'ab' is not a list of texts"),
         (["a"], 5, "5 is not a list of labels"),
         (["a", 5], ["x", "y"], "text 2 is 5, not a str"),

@@ -55,7 +55,7 @@ def test_read_pairs_requires_one_or_two_files(tmp_path: Path, number: int) -> No
 def test_read_pairs_rejects_a_folder_of_several_files(tmp_path: Path) -> None:
     write(tmp_path / "a", "a\tb\n")
     write(tmp_path / "b", "a\tb\n")
-    with pytest.raises(UsageError, match="names 2 files"):
+    with pytest.raises(UsageError, match="refers to 2 files"):
         read_pairs([tmp_path])
 
 

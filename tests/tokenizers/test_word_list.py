@@ -43,7 +43,7 @@ def test_word_list_strips_spaces_and_tabs_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n \n", "<s>\n</s>\n<unk>\n"])
 def test_empty_word_list_is_rejected(tmp_path: Path, content: str) -> None:
-    with pytest.raises(InputError, match=r"words\.txt holds no words; give a file with one word a line"):
+    with pytest.raises(InputError, match=r"words\.txt contains no words; give a file with one word per line"):
         tokenizer_from_list(tmp_path, content)
 
 
@@ -55,7 +55,7 @@ def test_unreadable_word_list_is_rejected(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / "many").mkdir(exist_ok=True)
         (tmp_path / "many" / name).write_text("word\n")
-    with pytest.raises(InputError, match="holds 2 files; give one"):
+    with pytest.raises(InputError, match="contains 2 files; give one"):
         train(Corpus(), TokenizerConfig(vocab=str(tmp_path / "many")))
 
 

@@ -150,7 +150,7 @@ def test_checkpoint_with_a_missing_file_names_it(tmp_path: Path, name: str) -> N
 def test_damaged_checkpoint_error_advises_removal(tmp_path: Path) -> None:
     save(tmp_path, example())
     (tmp_path / "checkpoint" / "state.safetensors").write_bytes(b"")
-    with pytest.raises(ModelFileError, match=r"has 0 bytes.*; remove .*/checkpoint to start anew$"):
+    with pytest.raises(ModelFileError, match=r"has 0 bytes.*; remove .*/checkpoint to start over$"):
         load(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_disk_error_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytest
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "open", open_on_a_full_disk)
-        with pytest.raises(ChainruleError, match="No space left on device; what was there is unchanged"):
+        with pytest.raises(ChainruleError, match="No space left on device; the existing content is unchanged"):
             save(tmp_path, example(2))
     assert version_at(tmp_path) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]

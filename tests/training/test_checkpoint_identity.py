@@ -53,7 +53,7 @@ def test_check_identity_rejects_a_changed_text() -> None:
             {"begun": "4e5f", "config": {"hidden": 256, "epochs": 5}},
             [
                 "the pre-trained encoder or the word vectors changed since",
-                "begin with what the first run began with",
+                "use the same ones as the original run",
             ],
         ),
         ({"tokenizer": "ffff"}, ["the tokenizer changed since the checkpoint was written"]),

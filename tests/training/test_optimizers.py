@@ -171,7 +171,7 @@ def test_set_rate_applies_to_the_next_step() -> None:
 
 def test_state_of_another_optimizer_is_rejected() -> None:
     adam_state = state_tensors(make(config("adam"), nn.Parameter(torch.ones(4))))
-    with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq and this one momentum_buffer; .*start anew"):
+    with pytest.raises(ModelFileError, match=r"exp_avg, exp_avg_sq but this one has momentum_buffer; .*start over"):
         restore(make(config("momentum"), nn.Parameter(torch.ones(4))), adam_state)
 
 

@@ -82,7 +82,7 @@ def test_improvement_resets_the_early_stopping_count() -> None:
 
 
 def test_early_stopping_needs_a_validation_text() -> None:
-    with pytest.raises(ConfigError, match=r"early stopping \(--patience\) follows a validation text: give --valid"):
+    with pytest.raises(ConfigError, match=r"early stopping \(--patience\) needs a validation text: give --valid"):
         trainer(Weights(0.0), UP, sgd(stop_after=1))
 
 

@@ -200,7 +200,7 @@ class Completer:
     def complete(self, text: str, top: int = 10) -> list[Completion]:
         """Most probable completions of the last word of the text, best first.
 
-        A word-level model renormalises over the vocabulary words with this prefix. For other tokenizers the
+        A word-level model renormalizes over the vocabulary words with this prefix. For other tokenizers the
         probability of a word is that of its tokens followed by a word boundary.
         """
         check_range("top", top)

@@ -67,7 +67,9 @@ def import_arpa(path: Path, command: str = "", progress: Progress | bool = silen
             f"there is no file {printable(str(path))}; give an ARPA file, or a model with --to arpa"
         )
     if path.is_dir():
-        raise ConfigError(f"{path} is a folder; say what to make of it with --to arpa")
+        raise ConfigError(
+            f"{path} is a folder; to convert a model, choose the output format with --to, for example --to arpa"
+        )
     contents = arpa.read(path, progress, check_sums=True)
     config = TokenizerConfig(kind=_tokenizer_kind(contents.words), unk=contents.unk, closed=not contents.has_unk)
     tokenizer = from_words(contents.words, config)
@@ -116,7 +118,9 @@ def prune(model: Model, threshold: float, progress: Progress | bool = silent) ->
     if not threshold > 0:
         raise ConfigError(f"entropy-prune is {threshold}; choose a small number above 0, such as 1e-8")
     if not lm.is_normalized:
-        raise ConfigError("entropy-prune weighs probabilities, and those of this model do not sum to one")
+        raise ConfigError(
+            "entropy pruning requires normalized probabilities, but those of this model do not sum to 1"
+        )
     # The config validates the threshold.
     config = dataclasses.replace(model.config, entropy_prune=max(threshold, model.config.entropy_prune))
     tables = entropy_prune(lm.tables, lm.vocabulary, threshold, progress)
@@ -152,9 +156,9 @@ def _parts(mixture: Mixture, weight: float, name: str) -> Iterator[tuple[Any, fl
         elif component.family != "ngram" or not lm.is_normalized:
             kind = component.family
             if kind == "ngram":
-                kind = "stupid-backoff" if cast(NgramModel, lm).engine.log_missing else "not normalised n-gram"
+                kind = "stupid-backoff" if cast(NgramModel, lm).engine.log_missing else "not normalized n-gram"
             raise ConfigError(
-                f"{name or 'the mixture'} holds a {kind} model; only n-grams with probabilities become one model"
+                f"{name or 'the mixture'} contains a {kind} model; only n-grams with probabilities become one model"
             )
         else:
             yield lm, weight * share

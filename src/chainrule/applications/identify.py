@@ -65,7 +65,7 @@ class Identifier:
 
 
 def _check(models: Mapping[str, Model]) -> None:
-    """Raise for unnormalised models; warn if models normalise the text differently."""
+    """Raise for unnormalized models; warn if models normalize the text differently."""
     for name, model in models.items():
         if not model.lm.is_normalized:
             raise UsageError(f"{name} gives scores, not probabilities; train it with another smoothing")

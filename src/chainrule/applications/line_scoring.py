@@ -74,7 +74,7 @@ class LineScorer:
             return self._score_encoded(lines)
 
     def count_bytes(self, lines: Sequence[str], scores: LineScores) -> Ids:
-        """(N,) UTF-8 bytes of each line after normalisation, plus one for the line break."""
+        """(N,) UTF-8 bytes of each line after normalization, plus one for the line break."""
         canonical = self.model.tokenizer.canonicalize
         if self._engine is None or any("\n" in line or "\r" in line for line in lines):
             texts = (Corpus.from_lines([text]) for text in lines)

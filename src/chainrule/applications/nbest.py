@@ -65,8 +65,8 @@ class Table:
         if requested is not None:
             raise ConfigError(f"{self.name} has no column '{requested}' for the {role}; its columns are {columns}")
         raise InputError(
-            f"{self.name}, line 1 names no column for the {role} ({', '.join(defaults)}) but {columns}; "
-            "give it such a header, or name the column"
+            f"{self.name}, line 1: no column for the {role} (expected {', '.join(defaults)}, found {columns}); "
+            "rename a column, or specify the column"
         )
 
     def column(self, index: int) -> list[str]:
@@ -81,7 +81,7 @@ class Table:
             if value is None:
                 raise InputError(
                     f"{self.name}, line {self.lines[i]}: {self.head[index]} is {row[index]!r}; "
-                    "a score is a finite number: correct the cell, or name the scores to use (--scores)"
+                    "a score is a finite number: correct the cell, or specify the scores to use (--scores)"
                 )
             values[i] = value
         return values
@@ -147,18 +147,16 @@ def read_table(source: str | Path) -> Table:
             rows.append(cells)
             lines.append(number)
     if not rows:
-        raise InputError(f"{corpus.name} holds no rows; give a header and at least one line below it")
+        raise InputError(f"{corpus.name} contains no rows; give a header and at least one line below it")
     return Table(corpus.name, head, rows, lines)
 
 
 def _check_head(head: list[str], where: str) -> None:
     twice = sorted({name for name in head if head.count(name) > 1})
     if twice:
-        raise InputError(f"{where} names '{twice[0]}' twice; give each column a unique name")
+        raise InputError(f"{where} contains '{twice[0]}' twice; give each column a unique name")
     if len(head) < 2:
-        raise InputError(
-            f"{where} holds one column, {head[0][:40]!r}; separate columns by tabs, and name them there"
-        )
+        raise InputError(f"{where} contains one column, {head[0][:40]!r}; separate the column names by tabs")
 
 
 def _utterances(table: Table, index: int) -> list[str]:
@@ -175,7 +173,7 @@ def _score_columns(table: Table, requested: tuple[str, ...] | None, excluded: se
         indices = [_find_by_prefix(table, name) for name in requested]
         for index in indices:
             if indices.count(index) > 1:
-                raise ConfigError(f"scores name the column '{table.head[index]}' twice; name it once")
+                raise ConfigError(f"scores contains the column '{table.head[index]}' twice; give it once")
         return indices
     others = [index for index, name in enumerate(table.head) if index not in excluded and name != RANK]
     return [index for index in others if _is_mostly_numbers(table.column(index))]

@@ -240,7 +240,7 @@ def choose_best(scores: Floats, starts: Ids) -> Ids:
 
 
 def tune(lists: TuningData, tuning: Tuning = "expected", seed: int = 0) -> Floats:
-    """(F,) weights that minimise the word errors.
+    """(F,) weights that minimize the word errors.
 
     Only ratios matter: the first weight is scaled to 1 or, if it is not positive, the largest absolute weight is.
     """
@@ -268,7 +268,7 @@ def _standardize(lists: TuningData) -> tuple[TuningData, Floats]:
 
 
 def _minimize_expected_errors(lists: TuningData) -> Floats:
-    """Minimise Σ_u Σ_k p_k e_k + penalty, where p_k ∝ exp(s_k)."""
+    """Minimize Σ_u Σ_k p_k e_k + penalty, where p_k ∝ exp(s_k)."""
     owner = np.repeat(np.arange(len(lists.starts) - 1), np.diff(lists.starts))
 
     def expected(weights: Floats) -> float:

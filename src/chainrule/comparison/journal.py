@@ -37,8 +37,8 @@ class Journal:
         records = self._read() if resume else []
         if records and records[0] != {"kind": "comparison", **identity}:
             raise UsageError(
-                f"{self.path.parent} holds an interrupted comparison with other options or of another text; "
-                "continue it with its own command, or replace it with --force"
+                f"{self.path.parent} contains an interrupted comparison with other options or of another text; "
+                "resume it with the command that started it, or replace it with --force"
             )
         for record in records[1:]:
             self._replay(record)

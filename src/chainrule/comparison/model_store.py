@@ -35,10 +35,12 @@ class Output:
         if self.path.exists() and (not self.path.is_dir() or (self.path / verified_dir.MANIFEST).exists()):
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
         if (self.path / verified_dir.CHECKPOINT).exists():
-            raise UsageError(f"{self.path} holds an unfinished run; choose another --out")
+            raise UsageError(f"{self.path} contains an unfinished run; choose another --out")
         is_unfinished = (self.path / journal.NAME).exists()  # even if its report has been written
         if self.resume and not is_unfinished and page.read_origin(self.path):
-            raise UsageError(f"{self.path} holds a finished comparison; remove --resume, or choose another --out")
+            raise UsageError(
+                f"{self.path} contains a finished comparison; remove --resume, or choose another --out"
+            )
         if self.force or self.resume:
             return  # the journal is checked when it is opened
         for run in sorted(self.models.glob(f"*/{verified_dir.CHECKPOINT}")):
@@ -48,14 +50,14 @@ class Output:
         commands = [verified_dir.command_words(record.get("command")) for record in (*recorded, *reports)]
         command = verified_dir.command_words(self.command)
         if commands and (command is None or any(words != command for words in commands)):
-            raise UsageError(f"{self.path} holds another comparison; {verified_dir.REPLACE_HINT}")
+            raise UsageError(f"{self.path} contains another comparison; {verified_dir.REPLACE_HINT}")
         digests = [(record["text_sha256"], text_sha256) for record in reports]
         digests += [(verified_dir.text_sha256(record), training_sha256) for record in recorded]
         if any(
             current_sha256 is not None and recorded_sha256 != current_sha256
             for recorded_sha256, current_sha256 in digests
         ):
-            raise UsageError(f"{self.path} holds a comparison of another text; {verified_dir.REPLACE_HINT}")
+            raise UsageError(f"{self.path} contains a comparison of another text; {verified_dir.REPLACE_HINT}")
 
     def save(self, model: Model, name: str) -> None:
         """Save one model; before the first, remove the report and the models of another comparison.

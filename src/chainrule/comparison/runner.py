@@ -182,7 +182,7 @@ class Comparison:
             limit = (end - start) / (len(ordered) - i)
             for candidate in ngram_candidates(tokenized, valid_bits, self.is_labelled):
                 if time.perf_counter() - start >= limit and self.store.rows:
-                    message = f"{candidate.name} is left out: ngram's time is up"
+                    message = f"{candidate.name} is skipped: the time budget for n-gram models is used up"
                     warnings.warn(message, ChainruleWarning, stacklevel=2)
                     if not _has_grid(tokenized):
                         break
@@ -286,7 +286,7 @@ class Comparison:
         return Stage(self.progress, self.clock, name)
 
     def _line_bytes(self) -> Floats:
-        """UTF-8 bytes of each test line after normalisation, including the line break."""
+        """UTF-8 bytes of each test line after normalization, including the line break."""
         see = self.tokenized[0].prepared.tokenizer.canonicalize
         return np.array([len(see(line).encode()) + 1 for line in self.texts.test], dtype=np.float64)
 
@@ -315,7 +315,7 @@ def _warn_overlap(tokenized: Tokenized, texts: CorpusSplit) -> None:
     if overlap >= OVERLAP_WARNING_THRESHOLD:
         warnings.warn(
             f"about {overlap:.0%} of the lines of the test text are in the training text, too: "
-            "the metrics partly measure memorisation",
+            "the metrics partly measure memorization",
             ChainruleWarning,
             stacklevel=4,
         )

@@ -46,7 +46,7 @@ class Settings:
     budget: float | None = None  # seconds for the whole comparison; DEFAULT_BUDGET without `max_seconds`
     max_seconds: float | None = setting(None, "Time budget of each family, in seconds.")
     size: Size = setting(
-        "auto", "Neural models: layer sizes: auto (chosen for text and budget) or fixed.", shows_default=True
+        "auto", "Layer sizes (neural models): auto (chosen for text and budget) or fixed.", shows_default=True
     )
     device: str = "auto"
     out: Path | None = None  # output folder
@@ -77,7 +77,7 @@ class Settings:
             raise ConfigError("resume continues the comparison in a folder: give out")
         labels = [tokenizer_label(name) for name in self.tokenizer_names]
         if len(set(labels)) < len(labels):
-            raise ConfigError(f"tokenizers names '{max(labels, key=labels.count)}' twice; name each once")
+            raise ConfigError(f"tokenizers contains '{max(labels, key=labels.count)}' twice; give each once")
 
     @property
     def tokenizer_names(self) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Tokenized:
 
     @property
     def choice(self) -> str:
-        """Whether `word` splits punctuation or the text is pre-tokenised; empty for other tokenizers."""
+        """Whether `word` splits punctuation or the text is pre-tokenized; empty for other tokenizers."""
         return describe_choice(self.name, self.kind)
 
 
@@ -77,7 +77,7 @@ def tokenize_all(texts: CorpusSplit, settings: Settings, progress: Progress) -> 
 
 
 def check_bytes(tokenized: Sequence[Tokenized]) -> None:
-    """Raise if tokenizers normalise the text differently, e.g. only one lower-cases."""
+    """Raise if tokenizers normalize the text differently, e.g. only one lower-cases."""
     first = tokenized[0]
     for other in tokenized[1:]:
         if other.test.bytes != first.test.bytes:

@@ -1,4 +1,4 @@
-"""Beam search with length normalisation over any LanguageModel."""
+"""Beam search with length normalization over any LanguageModel."""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -39,7 +39,7 @@ BeamSearch = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
 def search(
     lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1, observer: Observer | None = None
 ) -> list[Hypothesis]:
-    """Return the `num` best continuations: finished ones by normalised score, then unfinished ones if too few.
+    """Return the `num` best continuations: finished ones by normalized score, then unfinished ones if too few.
 
     At each length the B best extensions are kept; finished ones leave the beam and the others are extended further
     (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer hypotheses are returned if fewer exist.
@@ -150,7 +150,7 @@ def _best(hypotheses: Sequence[Hypothesis], p: float) -> list[Hypothesis]:
 def _can_stop(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int) -> bool:
     """Return whether no running hypothesis can still be among the `num` best.
 
-    Scores never increase, so score / L^p is an upper bound of the normalised score of every extension.
+    Scores never increase, so score / L^p is an upper bound of the normalized score of every extension.
     """
     if not running:
         return True

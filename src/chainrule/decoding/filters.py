@@ -1,7 +1,7 @@
 """Filters of next-token distributions: temperature, truncation and repetition control.
 
 Every filter is a pure function of log-probabilities (K, V) -> (K, V). Removed tokens become -inf; the other values
-are unchanged unless the function renormalises.
+are unchanged unless the function renormalizes.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ TokenSequence: TypeAlias = "Sequence[int] | TokenHistory"
 
 
 def normalize(log_p: Floats) -> Floats:
-    """Normalise each row in float64; raise if a row contains NaN or has no possible token.
+    """Normalize each row in float64; raise if a row contains NaN or has no possible token.
 
     >>> np.exp(normalize(np.log([[1.0, 3.0]])))
     array([[0.25, 0.75]])
@@ -47,7 +47,7 @@ def exclude(log_p: Floats, token: int, fallback: int) -> Floats:
 
 
 def temperature(log_p: Floats, T: float) -> Floats:
-    """Return p^{1/T}, renormalised; T = 0 selects the argmax, the lowest id among equals."""
+    """Return p^{1/T}, renormalized; T = 0 selects the argmax, the lowest id among equals."""
     check_range("temperature", T)
     if T == 0:
         return normalize(top_k(log_p, 1))
@@ -188,7 +188,7 @@ class TokenHistory:
 
 
 def repetition_penalty(log_p: Floats, histories: Sequence[TokenSequence], penalty: float) -> Floats:
-    """Multiply log p of the tokens already in each row's text by `penalty`, then renormalise.
+    """Multiply log p of the tokens already in each row's text by `penalty`, then renormalize.
 
     A penalty above 1 discourages repetition: p becomes p^penalty. Keskar et al. 2019 (section 4.1) divide logits,
     whose sign is arbitrary; log-probabilities are never positive. A row without any possible token is unchanged.
@@ -238,8 +238,8 @@ def _shift_by_max(log_p: Floats) -> Floats:
     highest = np.max(log_p, axis=-1, keepdims=True)
     if not np.isfinite(highest).all():
         raise ConfigError(
-            "the model leaves no token possible here, or its probabilities are not numbers; "
-            "choose a smoothed model that was trained without divergence"
+            "every token has probability 0 here, or a probability is NaN; "
+            "use a smoothed model, or retrain the model if its training diverged"
         )
     shifted: Floats = np.asarray(log_p, dtype=np.float64) - highest
     return shifted
@@ -255,7 +255,7 @@ def apply_filters(
 ) -> Floats:
     """Apply penalties, temperature and truncation, in this order, (K, V) -> (K, V).
 
-    `texts` holds the ids of each row so far, including the prompt (see `make_history`). The result is normalised
+    `texts` holds the ids of each row so far, including the prompt (see `make_history`). The result is normalized
     even if the model's scores are not. Tokens that are not predictable, such as `<s>`, are impossible, and so is
     `<unk>` with `unk="exclude"`; if no other token is possible, `</s>` gets probability 1.
     """
@@ -292,7 +292,7 @@ NORMALIZATION_TOLERANCE: Final = 1e-6
 def next_token_distribution(log_p: Floats, vocabulary: Vocabulary) -> Floats:
     """Return log p of each possible next token, (K, V), corrected for rounding of the sum.
 
-    Rows of unnormalised or quantised models, which do not sum to one, are unchanged.
+    Rows of unnormalized or quantized models, which do not sum to one, are unchanged.
     """
     log_p = mask_unpredictable(log_p, vocabulary)
     with np.errstate(over="ignore"):

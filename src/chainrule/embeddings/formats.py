@@ -72,7 +72,7 @@ def read_vectors(file: str | Path | TextFile, words: Collection[str] | None = No
     Lines of other words are only checked for the number of values. For `initial_embeddings`, pass the lower-cased
     words as well. Of duplicate words the first vector is kept.
     """
-    source = file if isinstance(file, TextFile) else find_file(file, "vectors are read from one, so name that one")
+    source = file if isinstance(file, TextFile) else find_file(file, "give one file of vectors")
     selected = None if words is None else {word.encode(errors="surrogatepass") for word in words}
     rows: dict[str, int] = {}
     numbers = array("f")
@@ -88,7 +88,9 @@ def read_vectors(file: str | Path | TextFile, words: Collection[str] | None = No
         numbers.extend(_read_numbers(entry, source.name))
     if not rows:
         none = f"none of the {len(selected or ())} requested words" if lines else "no vectors"
-        raise InputError(f"{source.name} holds {none}; give a file of lines 'word v1 … vW', spelled like the text")
+        raise InputError(
+            f"{source.name} contains {none}; give a file of lines 'word v1 … vW', spelled like the text"
+        )
     if repeated:
         message = f"{source.name}: {repeated} lines repeat a word; the first vector of each was kept"
         warnings.warn(message, ChainruleWarning, stacklevel=2)
@@ -153,7 +155,7 @@ def _explain(word: bytes, values: int, width: int, header: _Header | None) -> st
     if not word:
         return "begins with a blank; expected 'word v1 … vW' separated by one blank each"
     if not values:
-        return "holds a word without values; expected 'word v1 … vW' separated by one blank each"
+        return "contains a word without values; expected 'word v1 … vW' separated by one blank each"
     origin = "the first vector has" if header is None else f"line {header.line} says"
     return f"{values} values after {_quote(word)} where {origin} {width}"
 
@@ -291,7 +293,7 @@ def _read_binary_entries(file: TextFile) -> Iterator[_BinaryEntry]:
         while (end := _entry_end(buffer, at, width)) is None:
             block = next(blocks, None)
             if block is None:
-                what = f"the file ends here, and its header counts {count} words of {width} numbers; fetch it again"
+                what = f"the file ends here, but its header counts {count} words of {width} numbers; fetch it again"
                 raise _binary_error(file, number, base + at, what)
             if len(buffer) - at > MAX_WORD_BYTES + 4 * width and b" " not in buffer[at : at + MAX_WORD_BYTES]:
                 what = f"no word ends within {MAX_WORD_BYTES} bytes; is this word2vec's binary format?"
@@ -326,7 +328,9 @@ def write_vectors(file: str | Path, words: Sequence[str], matrix: Floats, format
     if format not in get_args(Format):
         raise UsageError(f"there is no format '{format}' of vectors; choose one of {', '.join(get_args(Format))}")
     if path.suffix.lower() in SUFFIXES:
-        raise UsageError(f"{path} has the suffix of a compressed file, and vectors are not; drop {path.suffix}")
+        raise UsageError(
+            f"{path}: compressed output is not supported for word vectors; remove the suffix {path.suffix}"
+        )
     _check_words(words)
     rows = _check_matrix(words, matrix)
     with atomic_file(path) as raw:
@@ -354,8 +358,8 @@ def _reason(word: str) -> str:
     if not word:
         return "is empty"
     if any("\ud800" <= letter <= "\udfff" for letter in word):
-        return "holds half a surrogate pair, which UTF-8 cannot hold"
-    return "holds a blank, a line end or a NUL, where readers of such files end a word"
+        return "contains a lone surrogate, which UTF-8 cannot encode"
+    return "contains a blank, a line end or a NUL, where readers of such files end a word"
 
 
 def _check_matrix(words: Sequence[str], matrix: Floats) -> Floats:

@@ -32,7 +32,7 @@ ROWS_PER_WRITE: Final = 1 << 10
 def save(vectors: WordVectors, path: Path, *, force: bool = False) -> None:
     """Write the folder at `path`; an existing model or unfinished run is replaced only with `force`."""
     if wrong := [word for word in vectors.words if not word or "\n" in word]:
-        raise InputError(f"{wrong[0]!r} is no word; words have a letter or more and no line breaks")
+        raise InputError(f"{wrong[0]!r} is not a valid word; words must be non-empty and contain no line breaks")
     subwords, origin = vectors.subwords, vectors.origin
     config = {
         "task": "vectors",
@@ -103,7 +103,9 @@ def load(folder: VerifiedDir, device: str = "cpu") -> WordVectors:
     except (ConfigError, ValueError, LookupError, TypeError, AttributeError, InputError) as error:
         reason = str(error) if isinstance(error, ConfigError | InputError) else repr(error)
         reason = printable(reason)[:LONGEST_REASON]  # may quote file content
-        raise ModelFileError(f"{folder.path} does not hold vectors of this chainrule: {reason}") from error
+        raise ModelFileError(
+            f"{folder.path} does not contain vectors of this version of chainrule: {reason}"
+        ) from error
 
 
 def _load(folder: VerifiedDir, config: dict[str, Any]) -> WordVectors:
@@ -168,10 +170,10 @@ def read(path: str | Path) -> WordVectors:
         folder.verify_rest()
         return vectors
     if Path(path).suffix.lower() in PICKLES:
-        raise ModelFileError(f"{path} looks like a pickle, and chainrule never unpickles: export it as word2vec")
+        raise ModelFileError(f"{path} looks like a pickle, but chainrule never unpickles: export it as word2vec")
     files = find_files(path)
     if len(files) != 1:
-        raise UsageError(f"{path} names {len(files)} files; vectors are read from one, so name that one")
+        raise UsageError(f"{path} refers to {len(files)} files; give one file of vectors")
     loaded = read_binary_vectors(files[0]) if is_binary(files[0]) else read_vectors(files[0])
     origin = Origin.now(text=f"imported from {Path(files[0].name).name}", command="")
     return WordVectors(loaded.words, loaded.matrix, origin=origin)

@@ -143,7 +143,7 @@ def _count(
     counted = counting.count_blocks(checked, file, config.lowercase, progress, digest, splits_punctuation=is_split)
     warn_about_replaced(corpus.name, blocks.replaced)
     if not counted.total:
-        raise InputError(f"{corpus.name} holds no words; give a text with words")
+        raise InputError(f"{corpus.name} contains no words; give a text with words")
     words = vocabulary.build_vocabulary(counted, config.min_count, config.vocab_size)
     if not len(words):
         highest = int(counted.counts.max())

@@ -90,7 +90,7 @@ class WordVectors:
 
     @cached_property
     def unit(self) -> Floats:
-        """Rows normalised to length 1, (V, D); zero rows stay zero."""
+        """Rows normalized to length 1, (V, D); zero rows stay zero."""
         return _normalize_rows(self.matrix)
 
     @cached_property

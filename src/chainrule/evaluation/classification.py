@@ -126,7 +126,7 @@ def _fill_bins(confidence: Floats, is_right: Mask, bins: int) -> list[Bin]:
 def _label_ids(sequence: Sequence[str], labels: Sequence[str]) -> NDArray[np.int64]:
     ids = {label: row for row, label in enumerate(labels)}
     if len(ids) != len(labels):
-        raise InputError(f"the labels {', '.join(labels)} contain a duplicate; name each once")
+        raise InputError(f"the labels {', '.join(labels)} contain a duplicate; give each once")
     if unknown := sorted(set(sequence) - set(ids)):
         raise InputError(
             f"{unknown[0]!r} is not one of the labels {', '.join(labels)}; add it to them or correct the data"

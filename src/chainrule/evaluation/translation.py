@@ -1,6 +1,6 @@
 """Corpus BLEU and chrF as computed by sacrebleu, BLEU by source length, and exact match.
 
-Hypotheses and references are raw, detokenised text; sacrebleu tokenises them (13a).
+Hypotheses and references are raw, detokenized text; sacrebleu tokenizes them (13a).
 """
 
 import itertools
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MetricName = Literal["bleu", "chrf"]
 
 TOKENIZED_LINES: Final = 100
-"""Number of hypotheses ending in ' .' from which the text is assumed to be tokenised."""
+"""Number of hypotheses ending in ' .' from which the text is assumed to be tokenized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> CorpusScore:
     if sum(text.endswith(" .") for text in hypotheses) >= TOKENIZED_LINES:
         message = (
             f"{TOKENIZED_LINES} texts or more end in ' .': "
-            "BLEU is meant for text without tokenisation; join the tokens"
+            "BLEU is meant for text without tokenization; join the tokens"
         )
         warnings.warn(message, ChainruleWarning, stacklevel=2)
     metric = load_metric("bleu")
@@ -138,5 +138,5 @@ def load_metric(name: MetricName) -> "Metric":
         raise MissingExtra("BLEU and chrF need sacrebleu: pip install 'chainrule[tasks]'") from error
     if name not in ("bleu", "chrf"):
         raise UsageError(f"metric is {name!r}; choose bleu or chrf")
-    # force=True suppresses sacrebleu's log message about tokenised text; `bleu` issues a warning instead.
+    # force=True suppresses sacrebleu's log message about tokenized text; `bleu` issues a warning instead.
     return BLEU(force=True) if name == "bleu" else CHRF()

@@ -40,7 +40,9 @@ def word_error_rate(errors: Ids, words: Ids) -> float:
     """Return 100 · errors / reference words, given both counts of each utterance; it can exceed 100."""
     reference_words = int(np.sum(words))
     if not reference_words:
-        raise InputError("the references hold no words, so there is no word error rate; give some that do")
+        raise InputError(
+            "the references contain no words, so the word error rate is undefined; give references with words"
+        )
     return 100 * int(np.sum(errors)) / reference_words
 
 

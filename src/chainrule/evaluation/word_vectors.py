@@ -70,7 +70,7 @@ def read_pairs(file: str | Path) -> Pairs:
     """
     corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} names {len(corpus.files)} files; name one file of pairs")
+        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file of pairs")
     lines = [
         _split_line(line, f"{corpus.name}, line {number}")
         for number, line in enumerate(corpus, start=1)
@@ -81,7 +81,8 @@ def read_pairs(file: str | Path) -> Pairs:
     rows = [_parse(line, column) for line in data]
     if not rows:
         raise InputError(
-            f"{corpus.name} holds no pairs; give lines of two words and a number, such as 'cat<TAB>tiger<TAB>7.35'"
+            f"{corpus.name} contains no pairs; give lines of two words and a number, "
+            "such as 'cat<TAB>tiger<TAB>7.35'"
         )
     firsts, seconds, scores = zip(*rows, strict=True)
     return Pairs(corpus.name, firsts, seconds, np.array(scores))
@@ -132,7 +133,7 @@ def _score_column(line: _Line) -> int:
     """Return the score column, determined from the first data line."""
     column = line.first_number or 2
     if column > 2 and _number(line.fields[0]) is not None:
-        what = f"the line begins with the number {line.fields[0]}, and two words must come first"
+        what = f"the line begins with the number {line.fields[0]}, but two words must come first"
         raise InputError(f"{line.where}: {what}; drop the column of numbers")
     return column
 
@@ -260,7 +261,7 @@ def read_questions(file: str | Path) -> list[Section]:
     """Read the sections of a file: `: name` starts a section, each line of four words is a question."""
     corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} names {len(corpus.files)} files; name one file of questions")
+        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file of questions")
     groups: list[tuple[str, list[Question]]] = []
     for number, line in enumerate(corpus, start=1):
         words = line.split()
@@ -278,7 +279,7 @@ def read_questions(file: str | Path) -> list[Section]:
     sections = [Section(name, tuple(questions)) for name, questions in groups if questions]
     if not sections:
         raise InputError(
-            f"{corpus.name} holds no questions; give lines of four words, such as 'man king woman queen'"
+            f"{corpus.name} contains no questions; give lines of four words, such as 'man king woman queen'"
         )
     return sections
 
@@ -292,7 +293,7 @@ def solve(
 ) -> list[SectionResult]:
     """Answer every question whose words are all known.
 
-    `row` maps a word to its row in `unit` (V, D), the vectors normalised to length 1. The answer is the word other
+    `row` maps a word to its row in `unit` (V, D), the vectors normalized to length 1. The answer is the word other
     than a, b and c with the highest score; a tie counts as wrong.
     `add`: cos(x, b) − cos(x, a) + cos(x, c)  (3CosAdd, Mikolov et al. 2013).
     `mul`: cos(x, b)·cos(x, c) / (cos(x, a) + ε), cosines mapped to [0, 1]  (3CosMul, Levy & Goldberg 2014).

@@ -207,7 +207,7 @@ def _arrays(result: AttentionResult) -> Iterator[tuple[str, Floats]]:
 def translator_section(
     model: Any, pairs: SentencePairs | Sequence[tuple[str, str]], *, progress: Progress = silent
 ) -> Section | None:
-    """Return the cross-attention of a translator on given pairs; None if it has no attention.
+    """Return the cross-attention of a translation model on given pairs; None if it has no attention.
 
     Measures the first 64 pairs that can be encoded, and plots a few of them.
     """
@@ -296,7 +296,7 @@ def _head_maps(pair: Any) -> list[Figure]:
     """Plot every head of every layer on one pair, if there is more than one head."""
     if pair.by_head.shape[0] * pair.by_head.shape[1] == 1:
         return []
-    drawing = attention_heads.draw_grid(list(pair.by_head), model="the translator")
+    drawing = attention_heads.draw_grid(list(pair.by_head), model="the translation model")
     caption = (
         "The first of these pairs, head by head: one row of maps per layer, the first at the top. In each map "
         "the rows are target tokens and the columns source tokens."

@@ -363,7 +363,7 @@ def memory_attention(tokens: int, memory: int, k: int, score: str) -> Cost:
 
 
 def translator_attention(source: int, target: int, k: int, score: str) -> Cost:
-    """Return 2 MNk plus the projections of the score function of a recurrent translator."""
+    """Return 2 MNk plus the projections of the score function of a recurrent translation model."""
     maps = {"general": source, "additive": source + target}.get(score, 0)
     return Cost(pairs=2 * source * target * k, projections=maps * k**2)
 

@@ -55,9 +55,9 @@ def inspect(
 ) -> Inspection:
     """Inspect one or several models, given as objects or folders, on the first `tokens` of a text.
 
-    Without a text the embedded one is used. A translator is inspected alone, on sentence pairs: two files or one
-    table. `only` selects sections; `lags`, `positions` and `seed` apply to the gradient flow; `track` names text
-    properties to search the cells for.
+    Without a text the embedded one is used. A translation model is inspected alone, on sentence pairs: two files or
+    one table. `only` selects sections; `lags`, `positions` and `seed` apply to the gradient flow; `track` names
+    text properties to search the cells for.
     """
     progress = as_progress(progress)
     start = time.perf_counter()
@@ -104,7 +104,7 @@ def _language_model_job(
     settings: Mapping[str, Mapping[str, Any]],
 ) -> _Job:
     if isinstance(text, SentencePairs):
-        raise UsageError("pairs are for translators; give a language model a text")
+        raise UsageError("pairs are for translation models; give a language model a text")
     corpus = default_corpus() if text is None else Corpus.of(text)
     source = f"{corpus.name}, the default text" if text is None else corpus.name
     samples = [
@@ -122,9 +122,9 @@ def _language_model_job(
 
 def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePairs | None) -> _Job:
     if model.config.attention == "none":
-        raise UsageError(f"{name} has no attention, and only the attention of a translator can be inspected")
+        raise UsageError(f"{name} has no attention, but only the attention of a translation model can be inspected")
     if text is None:
-        raise UsageError("a translator is inspected on pairs: give a source and a target file, or one table")
+        raise UsageError("a translation model is inspected on pairs: give a source and a target file, or one table")
     pairs = (
         text
         if isinstance(text, SentencePairs)
@@ -133,7 +133,7 @@ def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePair
     config, source, target = model.config, model.source, model.target
     subject = Subject(
         name=name,
-        family=f"{config.family} translator",
+        family=f"{config.family} translation model",
         sizes={"layers": config.layers, "width": config.hidden},
         parameters=model.parameters,
         tokenizer=_tokenizer(source) if config.joint else f"{_tokenizer(source)}; {_tokenizer(target)}",
@@ -150,7 +150,7 @@ def _translator_job(name: str, model: Any, text: Sources | Corpus | SentencePair
 
 
 def _with_counts(job: _Job, sections: Sequence[Section]) -> tuple[Subject, ...]:
-    """Return the subjects; for a translator, with the number of pairs that were read."""
+    """Return the subjects; for a translation model, with the number of pairs that were read."""
     if job.pairs is None:
         return job.subjects
     read = max((section.data["pairs"] for section in sections), default=0)
@@ -220,7 +220,7 @@ def _load(models: Any, device: str) -> list[tuple[str, Any]]:
     is_single = isinstance(models, str | Path) or not isinstance(models, Sequence)
     sources = [models] if is_single else list(models)
     if not sources:
-        raise UsageError("no model was given; name the folder of at least one")
+        raise UsageError("no model was given; give at least one model folder")
     names = unique_names([_parts(model) for model in sources])
     loaded = [api.load(model, device=device) if isinstance(model, str | Path) else model for model in sources]
     for model, source in zip(loaded, sources, strict=True):
@@ -256,20 +256,20 @@ def unique_names(paths: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _check_kind(model: Any, source: str) -> None:
-    """Raise unless the model is a language model or translator; `source` is named in the error."""
+    """Raise unless the model is a language model or translation model; `source` is named in the error."""
     task = getattr(model, "task", None)
     if task not in (None, "translate"):
-        reason = "is not a language model or translator, and cannot be inspected"
+        reason = "is neither a language model nor a translation model, so it cannot be inspected"
         raise UsageError(f"{source} {reason}; {usage_hint(str(task), source)}")
     if task is None and not isinstance(model, Model):
         raise UsageError(f"{source} is not a model; give a model or the folder of one")
 
 
 def _is_translator(models_by_name: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether the one model is a translator."""
+    """Return whether the one model is a translation model."""
     are_translators = [getattr(model, "task", None) == "translate" for _, model in models_by_name]
     if any(are_translators) and len(models_by_name) > 1:
-        raise UsageError("a translator is inspected alone: give one translator and no other model")
+        raise UsageError("a translation model is inspected alone: give one and no other model")
     return any(are_translators)
 
 

@@ -1,4 +1,4 @@
-"""Settings shared by all neural models: embedding, dropout, output layer, initialisation."""
+"""Settings shared by all neural models: embedding, dropout, output layer, initialization."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,7 +36,7 @@ class ModelConfig:
     cutoffs: tuple[int, ...] = ()  # adaptive: start ranks of the clusters; empty: automatic
     validation_tokens: int = 0  # language models: validation tokens used during training; 0: all
     init: Initialization = setting(
-        "xavier", "Neural models: weight initialization: xavier, he, orthogonal, uniform or normal."
+        "xavier", "Weight initialization (neural models): xavier, he, orthogonal, uniform or normal."
     )
     init_range: float = 0.1  # of uniform weights and word vectors
 

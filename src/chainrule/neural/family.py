@@ -62,7 +62,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     """
     if precision != "fp32" and device.type == "cpu":
         raise ConfigError(
-            f"training.precision is '{precision}', and the processor computes in fp32; leave it at fp32"
+            f"model.precision is '{precision}', which requires a GPU; use fp32 on the CPU"
         )
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise ConfigError("training.precision is 'bf16', which this GPU cannot compute in; choose fp32 or fp16")
@@ -81,7 +81,7 @@ class NeuralFamily:
     facets: Callable[[Any], dict[str, str | int]]
 
     def train(self, data: TrainingData, config: Any) -> NeuralModel:
-        """Train a model from weights initialised by the seed."""
+        """Train a model from weights initialized by the seed."""
         counts = np.bincount(data.train.ids, minlength=data.vocabulary.size).astype(np.float64)
 
         vocabulary, options = data.vocabulary, data.options

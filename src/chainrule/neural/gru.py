@@ -23,8 +23,8 @@ class Config(RecurrentConfig):
         RecurrentConfig.__post_init__(self)
         if self.attention != "none" and self.attention_use == "state":
             raise ConfigError(
-                "model.attention_use is 'state': a GRU carries the sum on through z ⊙ h, and h grows "
-                "without limit; choose sum or concat, or family lstm or rnn"
+                "model.attention_use is 'state': in a GRU the attention output accumulates in h through z ⊙ h, "
+                "so h grows without bound; choose sum or concat, or family lstm or rnn"
             )
 
 

@@ -94,7 +94,7 @@ class NeuralModel:
     def map_boundaries(self, ids: Ids) -> Ids:
         """Map `<s>` and `</s>` to the one boundary symbol the network reads: `<s>` for lines, `</s>` for a stream.
 
-        A stream contains `<s>` only once, before the first line, which is too rare to be learnt.
+        A stream contains `<s>` only once, before the first line, which is too rare to be learned.
         """
         v = self.vocabulary
         boundary = v.bos if self.context == "line" else v.eos
@@ -217,7 +217,7 @@ class NeuralModel:
         return check_outputs(torch.cat(log_probs).view(targets.shape).double().cpu().numpy(), self.network)
 
     def _all_log_probs(self, hidden: Tensor) -> Floats:
-        """(n, D) -> (n, V), normalised in double precision."""
+        """(n, D) -> (n, V), normalized in double precision."""
         log_p = self.network.output.log_probs(hidden).double()
         log_p = log_p - torch.logsumexp(log_p, dim=-1, keepdim=True)
         return check_outputs(log_p.cpu().numpy(), self.network)

@@ -1,6 +1,6 @@
 """Recurrent layers and the network that stacks them, shared by the RNN, LSTM and GRU families.
 
-Batch normalisation is omitted on purpose: it would mix statistics over time steps, and the score of a token would
+Batch normalization is omitted on purpose: it would mix statistics over time steps, and the score of a token would
 depend on the other rows of the batch.
 """
 

@@ -27,7 +27,7 @@ N = TypeVar("N", bound=nn.Module)
 
 
 def serialize(network: nn.Module) -> bytes:
-    """Serialise the network in safetensors format."""
+    """Serialize the network in safetensors format."""
     tensors = {name: t.detach().cpu().contiguous() for name, t in named_tensors(network)}
     content: bytes = write_tensors(tensors)
     return content
@@ -93,5 +93,7 @@ def named_tensors(network: nn.Module) -> list[tuple[str, Tensor]]:
     tensors = [*network.named_parameters(), *buffers]
     size = sum(t.numel() for _, t in tensors)
     if size > MOST_PARAMETERS:
-        raise ConfigError(f"the config asks for {size:,} weights; chainrule goes to {MOST_PARAMETERS:,}")
+        raise ConfigError(
+            f"the model would have {size:,} parameters; the maximum is {MOST_PARAMETERS:,}: reduce its size"
+        )
     return tensors

@@ -56,7 +56,7 @@ def _writer(
 ) -> Callable[[Callable[[bytes], object]], None]:
     """Return a function that passes the text of the ARPA file to a sink; raise if the model has no ARPA form."""
     if not lm.is_normalized and lm.engine.log_missing:  # unseen contexts have a back-off weight other than 1
-        raise ConfigError("stupid backoff is a score, not a probability; an ARPA file cannot hold it")
+        raise ConfigError("stupid backoff is a score, not a probability; an ARPA file cannot contain it")
     if lm.context == "stream":
         raise ConfigError("a stream n-gram cannot become ARPA, where every line starts from <s>; train by line")
     arpa_names = _arpa_names(names, lm.vocabulary)
@@ -129,14 +129,14 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
     """Read an ARPA file, plain or compressed, and convert its values to natural logarithms.
 
     With `check_sums`, the probabilities after a sample of contexts are summed; if a sum differs from 1 by more than
-    1e-3, a warning is issued and the model is marked as unnormalised.
+    1e-3, a warning is issued and the model is marked as unnormalized.
 
     A log10 probability of −99 or less is read as probability 0, and `<s>` is never predicted. A context that is not
     listed itself gets its backed-off probability and the back-off weight 1.
     """
     files = find_files(path)
     if len(files) != 1:
-        raise InputError(f"{path} holds {len(files)} files; name one ARPA file")
+        raise InputError(f"{path} refers to {len(files)} files; give one ARPA file")
 
     def report(order: int, done: int, total: int) -> None:
         if order:
@@ -161,7 +161,7 @@ def read(path: Path, progress: Progress = silent, *, check_sums: bool = False) -
         if not deviation <= TOLERANCE:
             model = arpa_file.model(threads=system.thread_count(), is_normalized=False)
             warnings.warn(
-                f"{files[0].name} is not normalised: probabilities after some context sum to 1 ± {deviation:.3g}; "
+                f"{files[0].name} is not normalized: probabilities after some context sum to 1 ± {deviation:.3g}; "
                 "its scores are not comparable with those of other models",
                 ChainruleWarning,
                 stacklevel=2,

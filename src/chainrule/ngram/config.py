@@ -35,7 +35,7 @@ class Config:
     order: int = setting(5, "ngram, feedforward: order of the model (n); n-gram models default to 5.")
     smoothing: str = setting(
         "modified-kneser-ney",
-        "ngram: smoothing method: modified-kneser-ney, kneser-ney, absolute, witten-bell, jelinek-mercer, katz, "
+        "Smoothing method (ngram): modified-kneser-ney, kneser-ney, absolute, witten-bell, jelinek-mercer, katz, "
         "add-k, laplace, mle or stupid-backoff.",
     )
     prune: tuple[int, ...] = setting(  # the last value applies to all higher orders
@@ -43,18 +43,18 @@ class Config:
     )
     entropy_prune: float = setting(
         0.0,
-        "ngram: entropy pruning: drop n-grams whose removal raises perplexity by less than this fraction, "
+        "Entropy pruning (ngram): drop n-grams whose removal raises perplexity by less than this fraction, "
         "e.g. 1e-8.",
     )
     k: float = 0.1  # add-k: constant added to every count
     discount: float | None = None  # absolute, kneser-ney: D; None: estimated from the counts of counts
     backoff: float = 0.4  # stupid-backoff: back-off weight
     layout: str = setting(
-        "fast", "ngram: model file layout: fast (hash table) or small (compact).", shows_default=True
+        "fast", "Model file layout (ngram): fast (hash table) or small (compact).", shows_default=True
     )
     bits: int = setting(
         0,
-        "ngram: bits per probability: 8 (requires the small layout) or 0 (no quantization).",
+        "Bits per probability (ngram): 8 (requires the small layout) or 0 (no quantization).",
         option="--quantize",
     )
     buckets: bool = True  # jelinek-mercer: one λ per order and bucket of c(h) instead of one per order
@@ -69,12 +69,13 @@ class Config:
                 f"prune is {','.join(map(str, self.prune))}; it must start with 0 and never fall, as in 0,0,1"
             )
         if len(self.prune) > self.order:
-            raise ConfigError(f"prune names {len(self.prune)} orders but the model has {self.order}")
+            raise ConfigError(f"prune has {len(self.prune)} thresholds but the model has {self.order} orders")
         if not 0 <= self.entropy_prune < float("inf"):
             raise ConfigError(f"entropy_prune is {self.entropy_prune}; choose 0 or a small number such as 1e-8")
         if self.entropy_prune and not self.is_normalized:
             raise ConfigError(
-                "entropy_prune weighs probabilities, and stupid backoff has none; drop one of the two"
+                "entropy_prune requires probabilities; stupid backoff gives unnormalized scores: "
+                "remove one of the two settings"
             )
         if not 0 < self.k < float("inf"):
             raise ConfigError(f"k is {self.k}; choose a number above 0")
@@ -85,7 +86,7 @@ class Config:
         if self.layout not in LAYOUTS:
             raise ConfigError(f"layout is '{self.layout}'; choose one of {', '.join(LAYOUTS)}")
         if self.bits not in (0, 8):
-            raise ConfigError(f"bits is {self.bits}; choose 0, as estimated, or 8")
+            raise ConfigError(f"bits is {self.bits}; choose 0 (no quantization) or 8")
         if self.bits and self.layout != "small":
             raise ConfigError("8 bits need the small layout; choose layout 'small' too")
         if not 0 < self.backoff <= 1:

@@ -53,7 +53,7 @@ def _engine(data: TrainingData, config: Config) -> Engine:
     if is_compiled and not config.entropy_prune:
         return engines.train(data.train.ids, config, data.vocabulary, data.options.context, names)
     if is_compiled:
-        exact = replace(config, layout="fast", bits=0)  # quantised once, after pruning
+        exact = replace(config, layout="fast", bits=0)  # quantized once, after pruning
         tables = engines.to_tables(engines.train(data.train.ids, exact, data.vocabulary, data.options.context))
     else:
         counts = engines.count(data.train.ids, config.order, data.vocabulary, data.options.context)
@@ -113,10 +113,10 @@ def _hold_out(ids: Ids, eos: int) -> tuple[Ids, Ids]:
     part = min(HELD_OUT_PART, int(line[-1]) + 1)
     if part == 1:
         raise InputError(
-            "Jelinek-Mercer weights need held-out text, and the training text has a single line: give --valid"
+            "Jelinek-Mercer weights need held-out text, but the training text has a single line: give --valid"
         )
     warnings.warn(
-        f"Jelinek-Mercer weights are learnt on one line in {part} of the training text; "
+        f"Jelinek-Mercer weights are learned on one line in {part} of the training text; "
         "give a held-out text with --valid",
         ChainruleWarning,
         stacklevel=2,
@@ -144,7 +144,7 @@ def load(
     actual = (engine.order, engine.vocabulary_size, engine.bos, engine.eos, engine.unk, engine.is_stream)
     if actual != expected:
         raise ModelFileError(f"{path} was not made with the config and tokenizer beside it; {REMEDY}")
-    # The file can be unnormalised although the config is not: imported models, models quantised by older versions.
+    # The file can be unnormalized although the config is not: imported models, models quantized by older versions.
     return NgramModel(engine, vocabulary, context, config.is_normalized and engine.is_normalized)
 
 

@@ -36,7 +36,7 @@ class _Component:
 def interpolate(
     models: Sequence[BackoffTables], weights: Sequence[float], size: int, progress: Progress = silent
 ) -> BackoffTables:
-    """Interpolate normalised models over the same V = `size` ids; `weights` sum to 1."""
+    """Interpolate normalized models over the same V = `size` ids; `weights` sum to 1."""
     weighted = [(tables, weight) for tables, weight in zip(models, weights, strict=True) if weight > 0]
     components, lambdas = [tables for tables, _ in weighted], np.array([weight for _, weight in weighted])
     order = max(tables.order for tables in components)

@@ -118,7 +118,7 @@ class Speller:
             expected = self.lm.log_outside(self.known(), self.placeholder)
             if abs(self.log_outside + log_spelled - expected) > TOLERANCE:
                 raise ModelFileError(
-                    f"{self.lm.name}: log_outside is {self.log_outside:.6g}, and the tables and the vocabulary "
+                    f"{self.lm.name}: log_outside is {self.log_outside:.6g}, but the tables and the vocabulary "
                     f"give {expected - log_spelled:.6g}; train it again"
                 )
         return self.lm
@@ -156,7 +156,7 @@ class Speller:
         return spelling
 
     def to_bytes(self) -> bytes:
-        """Serialise the speller as safetensors."""
+        """Serialize the speller as safetensors."""
         arrays = dict(self.lm.arrays)
         arrays["alphabet"] = np.array([ord(c) for c in self.lm.alphabet], dtype=np.uint32)
         arrays["is_single"] = np.array([int(self.lm.is_single)], dtype=np.uint8)
@@ -168,7 +168,7 @@ class Speller:
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str, known: Callable[[], Sequence[str]] | None = None) -> "Speller":
-        """Deserialise a speller; raise ModelFileError if it is not sound.
+        """Deserialize a speller; raise ModelFileError if it is not sound.
 
         `known` returns the words of the vocabulary, for the check of `log_outside` at first use.
         """
@@ -275,7 +275,7 @@ def counts_from_arrays(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabular
         if n == 1:
             level.count[vocabulary.bos] = 0
         elif len(level.word) and level.count.min() < 1:
-            raise ModelFileError(f"{name}: {n}.count holds an n-gram that never occurs; train it again")
+            raise ModelFileError(f"{name}: {n}.count contains an n-gram that never occurs; train it again")
         if level.count.sum(dtype=np.float64) > MAX_TOTAL_COUNT:
             raise ModelFileError(f"{name}: {n}.count sums to more than {MAX_TOTAL_COUNT}; train it again")
     return Counts(tuple(levels), vocabulary)
@@ -323,19 +323,20 @@ def _extend(levels: list[Level], children: Ids, word: Ids, vocabulary: Vocabular
     below, V = levels[-1], vocabulary.size
     if children.sum(dtype=np.float64) != len(word):  # checked before `repeat` allocates memory
         raise ModelFileError(
-            f"{name}.word has {len(word)} n-grams, and their contexts count others; train it again"
+            f"{name}.word has {len(word)} n-grams, which does not match the counts of their contexts; "
+            "train it again"
         )
     context = np.repeat(np.arange(len(below.word)), children)
     key = context * V + word
     is_sorted = bool((key[1:] > key[:-1]).all())
     if len(word) and (not is_sorted or word.max() >= V or (word == vocabulary.bos).any()):
-        raise ModelFileError(f"{name}.word is not sorted or holds an id that is never predicted; train it again")
+        raise ModelFileError(f"{name}.word is not sorted or contains an id that is never predicted; train it again")
     if len(levels) == 1:
         suffix = word
     else:
         suffix = find_ngrams(below.context * V + below.word, below.suffix[context], word, V)
         if len(suffix) and suffix.min() < 0:
-            raise ModelFileError(f"{name}.word holds an n-gram whose last words occur nowhere; train it again")
+            raise ModelFileError(f"{name}.word contains an n-gram whose last words occur nowhere; train it again")
     return Level(context, word, suffix, np.zeros(len(word), dtype=np.int64), below.begins[context])
 
 
@@ -350,7 +351,7 @@ def _unpack(arrays: Mapping[str, NDArray[Any]], name: str, source: str) -> Ids:
     if int(is_large.sum()) != len(large):
         raise ModelFileError(f"{source}: {name}.large has {len(large)} values and should have {is_large.sum()}")
     if len(large) and not (large.min() >= LARGE and large.max() <= MAX_TOTAL_COUNT):
-        raise ModelFileError(f"{source}: {name}.large holds a value below {LARGE} or above {MAX_TOTAL_COUNT}")
+        raise ModelFileError(f"{source}: {name}.large contains a value below {LARGE} or above {MAX_TOTAL_COUNT}")
     values[is_large] = large
     return values
 
@@ -391,13 +392,13 @@ def _check_tables(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
     bos = len(arrays["alphabet"]) + 1
     unigrams = arrays["1.log_prob"]
     if not np.isneginf(unigrams[bos]):
-        raise ModelFileError(f"{name}: <s> has a probability, and it is never predicted; train it again")
+        raise ModelFileError(f"{name}: <s> has a probability, but it is never predicted; train it again")
     possible = {**arrays, "1.log_prob": np.delete(unigrams, bos)}
     for array, values in possible.items():
         tensors.check_finite(values, f"{name}: {array}")
         is_log = array == "log_missing" or array.endswith((".log_prob", ".log_backoff"))
         if is_log and values.size and values.max() > TOLERANCE:
-            raise ModelFileError(f"{name}: {array} holds the logarithm of more than 1; train it again")
+            raise ModelFileError(f"{name}: {array} contains the logarithm of more than 1; train it again")
     _check_constants(arrays, name)
     _check_sums(possible, order, bos + 2, name)
 
@@ -420,7 +421,7 @@ def _table_order(arrays: Mapping[str, NDArray[Any]]) -> int:
 
 def _check_order(order: int, name: str) -> None:
     if not 1 <= order <= MAX_ORDER:
-        raise ModelFileError(f"{name} holds n-grams of {order} orders, and a speller has 1 to {MAX_ORDER}")
+        raise ModelFileError(f"{name} contains n-grams of {order} orders, but a speller has 1 to {MAX_ORDER}")
 
 
 def _is_unicode(codes: Ids) -> bool:
@@ -437,14 +438,14 @@ def _check_constants(arrays: Mapping[str, NDArray[Any]], name: str) -> None:
         raise ModelFileError(f"{name}: is_single is {arrays['is_single'][0]} and should be 0 or 1; train it again")
     log_outside = float(arrays["log_outside"][0])
     if ("placeholder" in arrays) != ("log_placeholder" in arrays):
-        raise ModelFileError(f"{name} holds one of placeholder and log_placeholder alone; train it again")
+        raise ModelFileError(f"{name} contains only one of placeholder and log_placeholder; train it again")
     if "placeholder" in arrays:
         codes, log_placeholder = arrays["placeholder"].astype(np.int64), float(arrays["log_placeholder"][0])
         if not codes.size or not _is_unicode(codes) or not log_placeholder < 0:
             raise ModelFileError(f"{name}: the placeholder or its probability is not valid; train it again")
         log_outside += float(np.log(-np.expm1(log_placeholder)))  # + log ε
     if log_outside > TOLERANCE:
-        raise ModelFileError(f"{name}: log_outside holds the logarithm of more than 1; train it again")
+        raise ModelFileError(f"{name}: log_outside contains the logarithm of more than 1; train it again")
 
 
 def _table_specs(arrays: Mapping[str, NDArray[Any]], order: int) -> dict[str, TensorSpec]:
@@ -469,7 +470,7 @@ def _check_sums(arrays: Mapping[str, NDArray[Any]], order: int, size: int, name:
     for n in range(2, order + 1):
         key = arrays[f"{n}.key"]
         if len(key) and not (key[0] >= 0 and key[-1] // size < contexts and (key[1:] > key[:-1]).all()):
-            raise ModelFileError(f"{name}: {n}.key is not sorted or names a context that is not there")
+            raise ModelFileError(f"{name}: {n}.key is not sorted or refers to a context that does not exist")
         sums = np.bincount(key // size, np.exp(arrays[f"{n}.log_prob"], dtype=np.float64), minlength=1)
         if sums.max() > 1 + TOLERANCE:
             raise ModelFileError(

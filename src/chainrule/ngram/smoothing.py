@@ -391,7 +391,7 @@ def estimate_lambdas(
     iterations: int = 500,
     progress: Progress = silent,
 ) -> Floats:
-    """Return the λ of each order and bucket, (n, BUCKETS), that maximise the likelihood of `held_out`."""
+    """Return the λ of each order and bucket, (n, BUCKETS), that maximize the likelihood of `held_out`."""
     data = _lookup(counts, held_out, context, is_bucketed)
     weights = np.full((counts.order, BUCKETS), 0.5)
     visited = np.zeros(weights.shape, dtype=bool)

@@ -133,7 +133,7 @@ def parse_json(body: bytes, depth: int, names: int) -> dict[str, Any]:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ApiError(400, f"the body is not UTF-8: byte {error.start} begins no character") from None
+        raise ApiError(400, f"the body is not valid UTF-8 at byte {error.start}; encode it as UTF-8") from None
     if _depth(body) > depth:
         field = _field_exceeding_depth(depth, body)
         raise ApiError(400, f"lists and objects are nested more than {depth} levels deep", param=field)
@@ -193,7 +193,11 @@ def _check_characters(value: dict[str, Any]) -> None:
     """Raise ApiError for lone surrogates."""
     for path, item in _leaves(value):
         if SURROGATES.search(path) or (isinstance(item, str) and SURROGATES.search(item)):
-            raise ApiError(400, "a text holds half a character (a lone surrogate)", param=printable_name(path))
+            raise ApiError(
+                400,
+                "a string contains a lone surrogate, which is not valid Unicode; remove it",
+                param=printable_name(path),
+            )
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

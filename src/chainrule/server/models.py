@@ -119,6 +119,6 @@ def assign_names(folders: Sequence[Path]) -> dict[str, Path]:
         names = ("/".join(parts[-count:]) for count in range(1, len(parts)))
         name = next((name for name in names if name not in named), None)
         if name is None or path.resolve() in [known.resolve() for known in named.values()]:
-            raise UsageError(f"{path} is given twice; name each model once")
+            raise UsageError(f"{path} is given twice; give each model once")
         named[name] = path
     return named

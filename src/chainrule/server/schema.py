@@ -117,7 +117,9 @@ class CompletionRequest(Request):
         if drawn > limits.drawn:
             raise ApiError(
                 400,
-                f"max_tokens times prompts, n and alternatives is {drawn}; this server gives {limits.drawn}",
+                f"max_tokens × prompts × n × (1 + logprobs) is {drawn}; "
+                f"the limit of this server is {limits.drawn}: "
+                "lower one of them",
                 param="max_tokens",
             )
         if self.best_of is not None and self.best_of != self.samples:

@@ -111,7 +111,7 @@ def resolve(path: Path) -> Path:
 
 def write_error(path: Path, error: OSError) -> ChainruleError:
     """Return the error for a failed write; its message describes what is on disk."""
-    state = error.state if isinstance(error, SwapError) else "what was there is unchanged"
+    state = error.state if isinstance(error, SwapError) else "the existing content is unchanged"
     return ChainruleError(
         f"cannot write {path}: {error.strerror or error}; {state}: "
         "make room and check permissions, or choose another --out"
@@ -256,7 +256,9 @@ def _swap_by_renames(temporary: Path, target: Path) -> _Swap:
         try:
             os.rename(aside, target)
         except OSError as error:
-            state = f"what was there is now {aside}; the next command that writes here puts it back"
+            state = (
+                f"the previous content was moved to {aside}; the next command that writes to this path restores it"
+            )
             raise SwapError(cause if isinstance(cause, OSError) else error, state) from error
 
     def undo() -> None:

@@ -167,7 +167,9 @@ def read_origin(folder: VerifiedDir) -> Origin:
             pass
         case _:
             source = folder.path / verified_dir.MANIFEST
-            raise ModelFileError(f"{source} does not say where the model comes from; {verified_dir.REMEDY}")
+            raise ModelFileError(
+                f"{source} has no provenance record (training text and command); {verified_dir.REMEDY}"
+            )
     sketch = folder.bytes(SKETCH) if SKETCH in folder.files else b""
     if len(sketch) % 8:
         source = folder.path / SKETCH
@@ -194,7 +196,9 @@ def translate_config_errors(folder: VerifiedDir) -> Iterator[None]:
     ) as error:
         reason = str(error) if isinstance(error, ConfigError) else repr(error)
         reason = printable(reason)[:LONGEST_REASON]  # it may quote the file
-        raise ModelFileError(f"{folder.path / CONFIG} is not a config of this chainrule: {reason}") from error
+        raise ModelFileError(
+            f"{folder.path / CONFIG} is not a config of this version of chainrule: {reason}"
+        ) from error
 
 
 def usage_hint(task: str, path: str | Path) -> str:
@@ -202,5 +206,5 @@ def usage_hint(task: str, path: str | Path) -> str:
     if task == "pretrain":
         return f"it is a pretrained encoder: chainrule tag train … --pretrained {path}"
     if task == "vectors":
-        return f"it holds word vectors: chainrule vectors neighbors {path} WORD"
+        return f"it contains word vectors: chainrule vectors neighbors {path} WORD"
     return f"use it with chainrule {printable(task)[:40]} predict {path}"

@@ -88,10 +88,12 @@ def check_finite(values: NDArray[Any], name: str, largest: float = float("inf"))
         return
     low, high = float(values.min()), float(values.max())  # NaN propagates, and no copy of the array is made
     if not (np.isfinite(low) and np.isfinite(high)):
-        raise ModelFileError(f"{name} holds NaN or infinite values, so it is not a trained model; train it again")
+        raise ModelFileError(
+            f"{name} contains NaN or infinite values, so it is not a trained model; train it again"
+        )
     if max(-low, high) > largest:
         raise ModelFileError(
-            f"{name} holds a value of {max(-low, high):.3g}, and chainrule uses values up to {largest:g}; "
+            f"{name} contains a value of {max(-low, high):.3g}, but chainrule uses values up to {largest:g}; "
             "train it again"
         )
 

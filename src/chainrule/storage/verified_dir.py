@@ -31,7 +31,7 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
 LARGEST_MANIFEST = 16 * 2**20  # bytes; a manifest is a few kilobytes
-REMEDY = "copy the model folder again from its source, or train it anew"
+REMEDY = "copy the model folder again from its source, or retrain it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,14 @@ def _check_version(version: object, source: Path) -> None:
     if type(version) is int and 1 <= version <= FORMAT_VERSION:
         return
     is_newer = type(version) is int and version > FORMAT_VERSION
-    advice = "made by a newer chainrule: upgrade with pip install --upgrade chainrule" if is_newer else REMEDY
-    raise ModelFileError(f"{source} has format version {version!r}, this chainrule reads {FORMAT_VERSION}", advice)
+    advice = (
+        "it was written by a newer version of chainrule: upgrade with pip install --upgrade chainrule"
+        if is_newer
+        else REMEDY
+    )
+    raise ModelFileError(
+        f"{source} has format version {version!r}, but this version of chainrule reads {FORMAT_VERSION}", advice
+    )
 
 
 def _canonical_json(content: Mapping[str, Any]) -> bytes:
@@ -178,7 +184,7 @@ def _decode_manifest(raw: bytes) -> dict[str, Any]:
 
 CHECKPOINT = "checkpoint"  # state of an unfinished run; itself a folder with a manifest
 LOG = "train_log.part.jsonl"  # training log of an unfinished run; the finished model has train_log.jsonl
-RESUME_HINT = "go on with the same command with --resume"
+RESUME_HINT = "continue it by running the same command with --resume"
 LEFTOVER = re.compile(rf"\.({CHECKPOINT}|{re.escape(LOG)})\.\d{{1,9}}\.[0-9a-f]+\.(partial|aside)")
 REPLACE_HINT = "to replace it give --force (in Python force=True), or choose another --out"
 IGNORED_OPTIONS = {"--force", "--resume", "--json", "--debug"}  # options that do not change what a command writes
@@ -347,7 +353,8 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
     if os.path.lexists(path / CHECKPOINT):
         if run is None or resolve(run) != resolve(path):
             raise UsageError(
-                f"{path} holds an unfinished run; {RESUME_HINT}, or discard it with --force (in Python force=True)"
+                f"{path} contains an unfinished run; {RESUME_HINT}, "
+                "or discard it with --force (in Python force=True)"
             )
     elif os.path.lexists(path / MANIFEST):
         with _translate_read_errors(path):
@@ -355,10 +362,10 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
         command = command_words(old.get("command"))
         if command is None or command != command_words(facts.get("command")):
             maker = f" (made by: {old['command']})" if old.get("command") else ""
-            raise FinishedModelError(f"{path} holds a finished model{maker}; {REPLACE_HINT}")
+            raise FinishedModelError(f"{path} contains a finished model{maker}; {REPLACE_HINT}")
         if "training_text" in facts and text_sha256(old) != text_sha256(facts):
             raise FinishedModelError(
-                f"{path} holds a finished model of the same command and another text; {REPLACE_HINT}"
+                f"{path} contains a finished model of the same command and another text; {REPLACE_HINT}"
             )
         _check_inputs(path, old.get("inputs"))
 
@@ -371,7 +378,8 @@ def _check_inputs(path: Path, old: JSON) -> None:
         if inputs.get(name) is None or inputs[name] != recorded_inputs.get(name):
             reason = "has changed since" if inputs.get(name) and name in recorded_inputs else "may have changed"
             raise FinishedModelError(
-                f"{path} holds a finished model of the same command, and its input {name} {reason}; {REPLACE_HINT}"
+                f"{path} contains a finished model of the same command, but its input {name} {reason}; "
+                f"{REPLACE_HINT}"
             )
 
 
@@ -430,7 +438,7 @@ def check_writable_target(path: Path) -> None:
         for name in _file_names(path):
             if name not in listed and name not in (MANIFEST, LOG):
                 raise UsageError(
-                    f"{path} holds {name}, which is not part of the model; move it, or choose another --out"
+                    f"{path} contains {name}, which is not part of the model; move it, or choose another --out"
                 )
 
 
@@ -442,7 +450,7 @@ def _refuse_current_directory(path: Path) -> None:
         return
     if current.is_relative_to(resolve(path)):
         raise UsageError(
-            f"'{path}' is the current directory or one above it, and a model folder is replaced as a whole; "
+            f"'{path}' is the current directory or one above it, but a model folder is replaced as a whole; "
             "choose another --out"
         )
 
@@ -463,7 +471,9 @@ def _translate_read_errors(path: Path) -> Iterator[None]:
 def require_not_finished(path: Path) -> None:
     """Raise if there is nothing to resume: a finished model without a checkpoint."""
     if os.path.lexists(path / MANIFEST) and not os.path.lexists(path / CHECKPOINT):
-        raise UsageError(f"{path} holds a finished model; remove --resume to train anew, or choose another --out")
+        raise UsageError(
+            f"{path} contains a finished model; remove --resume to retrain it, or choose another --out"
+        )
 
 
 _locks_held: dict[tuple[int, int, Path], Inputs | None] = {}
@@ -545,18 +555,18 @@ def _check_folder(path: Path) -> None:
         if path.is_dir():
             return
     if path.suffix.lower() in PICKLES:
-        raise ModelFileError(f"{path} looks like a pickle, and chainrule never unpickles: give a model folder")
+        raise ModelFileError(f"{path} looks like a pickle, but chainrule never unpickles: give a model folder")
     if ".arpa" in path.suffixes:
         raise ModelFileError(f"{path} is an ARPA file: chainrule convert {path} --out DIR makes a model of it")
-    raise ModelFileError(f"{path} is a file, and a model is a folder: give the folder with its {MANIFEST}")
+    raise ModelFileError(f"{path} is a file, but a model is a folder: give the folder with its {MANIFEST}")
 
 
 def _read_manifest(path: Path) -> Manifest:
     if path.is_dir() and not os.path.lexists(path / MANIFEST):
         if os.path.lexists(path / CHECKPOINT):
-            raise ModelFileError(f"{path} holds an unfinished run; {RESUME_HINT}")
+            raise ModelFileError(f"{path} contains an unfinished run; {RESUME_HINT}")
         raise ModelFileError(
-            f"{path} has no {MANIFEST}, so it is not a model folder or an incomplete copy of one: "
+            f"{path} has no {MANIFEST}, so it is either not a model folder or an incomplete copy of one: "
             "give the folder that was written with --out"
         )
     source = locate_file(path, MANIFEST)

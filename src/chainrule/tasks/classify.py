@@ -287,7 +287,7 @@ def _read(data: str | Path | LabelledTexts, column: str, label: str) -> Labelled
     if isinstance(data, LabelledTexts):
         return data
     if not isinstance(data, str | Path):
-        raise InputError(f"{data!r:.40} is not a file; name one, or give Labelled(texts, labels) of text.labelled")
+        raise InputError(f"{data!r:.40} is not a file; give one, or give Labelled(texts, labels) of text.labelled")
     return read_labelled(data, column=column, label=label)
 
 

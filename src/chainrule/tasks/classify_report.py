@@ -127,7 +127,7 @@ def count_labels(examples: LabelledTexts) -> dict[str, int]:
     """Count texts per label, sorted by label; raise or warn if the data look wrong."""
     counts, total = dict(sorted(Counter(examples.labels).items())), len(examples)
     if not total:
-        raise InputError(f"{examples.name} holds no examples; give texts of two labels or more")
+        raise InputError(f"{examples.name} contains no examples; give texts of two labels or more")
     if "" in counts:
         number = list(examples.labels).index("") + 1
         raise InputError(f"{examples.name}: text {number} has an empty label; give every text a label")
@@ -174,7 +174,7 @@ def apply_temperature(log_p: Floats, temperature: float) -> Floats:
 
 
 def fit_temperature(log_p: Floats, gold: Ids) -> float:
-    """Temperature between 0.5 and 20 that maximises Σ log p_T(true label) (Guo et al. 2017).
+    """Temperature between 0.5 and 20 that maximizes Σ log p_T(true label) (Guo et al. 2017).
 
     With β = 1/T the negative log-likelihood is convex in β with slope Σ (Σ_k p_k z_k − z_true), z = log p; its zero
     is found by bisection. Texts whose true label has probability 0 are ignored: no T changes that.

@@ -1,4 +1,4 @@
-"""Initialise a task model: settings, tokenizer and optional pretrained weights or word vectors.
+"""Initialize a task model: settings, tokenizer and optional pretrained weights or word vectors.
 
 The starting point is a folder written by `chainrule pretrain`, a file of word vectors, or the training text alone.
 """
@@ -84,7 +84,7 @@ def initialize(
         chosen: Tokenizer and model settings by name.
         lines: Training text for a new tokenizer.
         sources: Existing tokenizer, pretrained encoder or word vectors.
-        options: Run options; the seed initialises vectors of words missing from the file.
+        options: Run options; the seed initializes vectors of words missing from the file.
         tokenizer_defaults: Default settings of a new tokenizer.
 
     """
@@ -156,7 +156,8 @@ def build_config_with_shape(
     for name, value in encoder_shape.items():
         if model_shape[name] != value:
             raise ConfigError(
-                f"model.{name} is {model_shape[name]!r} but {value!r} in {folder}; set it so, or leave it out"
+                f"model.{name} is {model_shape[name]!r} but {folder} has {value!r}; "
+                f"use {value!r}, or omit the setting"
             )
     return config
 

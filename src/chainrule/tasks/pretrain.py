@@ -1,4 +1,4 @@
-"""Pretrain text encoders on plain text with a language-modelling objective, for initialising task models."""
+"""Pretrain text encoders on plain text with a language-modelling objective, for initializing task models."""
 
 import time
 from collections.abc import Iterator
@@ -221,5 +221,5 @@ def _pieces(corpus: Corpus, tokenizer: Tokenizer, longest: int, progress: Progre
     warn_about_replaced(corpus.name, text.replaced)
     segments = Segments.of(text, tokenizer.vocabulary, longest)
     if not (text.words and len(segments.starts)):
-        raise InputError(f"{corpus.name} holds no words, or none of the vocabulary; give a text with words")
+        raise InputError(f"{corpus.name} contains no words, or none of the vocabulary; give a text with words")
     return segments

@@ -81,7 +81,7 @@ class TagSet:
         if {tag_set.scheme, tag_set.model_scheme} - {None, *get_args(Scheme)} or (tag_set.scheme is None) != (
             tag_set.model_scheme is None
         ):
-            raise ValueError(f"scheme {tag_set.scheme!r}, learnt as {tag_set.model_scheme!r}")
+            raise ValueError(f"scheme {tag_set.scheme!r}, learned as {tag_set.model_scheme!r}")
         try:
             _ = tag_set.allowed
         except InputError as error:
@@ -89,7 +89,7 @@ class TagSet:
         return tag_set
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-serialisable form."""
+        """JSON-serializable form."""
         return {"names": list(self.names), "scheme": self.scheme, "learnt": self.model_scheme}
 
     @property
@@ -147,7 +147,7 @@ class TagSet:
             raise InputError(
                 f"{name}: a tag such as {plain[0]!r} is not a span tag, but the model predicts "
                 f"spans ({self.scheme}); "
-                "name the column that holds them"
+                "specify the column that contains them"
             )
 
 
@@ -171,7 +171,7 @@ def _warn_of_spans(names: set[str], name: str) -> None:
             f"{name}: tags such as {span_like[0]!r} look like spans, "
             f"but {misfit!r} fits none of IOB1, IOB2, BIOES, BILOU"
         )
-        warnings.warn(f"{message}; all are learnt as plain tags", ChainruleWarning, stacklevel=3)
+        warnings.warn(f"{message}; all are learned as plain tags", ChainruleWarning, stacklevel=3)
 
 
 def _labels(sentences: Iterable[Sequence[str]], scheme: Scheme | None) -> set[str]:

@@ -102,7 +102,7 @@ class Translator(model.NetworkModel):
     """A trained translation model p(target | source)."""
 
     task = "translate"
-    noun = "translator"
+    noun = "translation model"
     network: PairNetwork
     config: PairConfig
     source: Tokenizer
@@ -261,7 +261,7 @@ class Translator(model.NetworkModel):
 
 
 def load(folder: VerifiedDir, device: str = "auto") -> Translator:
-    """Load a translator from an open folder."""
+    """Load a translation model from an open folder."""
     parts = model.read(folder, "translate", PairConfig, _tokenizer_roles)
     config, tokenizers = parts.config, parts.tokenizers
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
@@ -353,7 +353,7 @@ def override_decoding(base: Decoding, chosen: Mapping[str, Any], num: int = 1) -
         raise ConfigError(f"decoding has no setting '{unknown[0]}'; choose among {', '.join(names)}")
     decoding = replace(base, **chosen)
     if decoding.strategy == "greedy" and num > 1:
-        raise ConfigError(f"num is {num}, and greedy gives one translation; use beam or sample")
+        raise ConfigError(f"num is {num}, but greedy gives one translation; use beam or sample")
     return decoding
 
 

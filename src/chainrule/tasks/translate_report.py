@@ -146,7 +146,7 @@ def _warn_short_texts(translations: Sequence[str], targets: Sequence[str]) -> No
         name for name, texts in (("translations", translations), ("targets", targets)) if not has_four_grams(texts)
     ]
     if short:
-        message = f"BLEU counts up to 4 words in a row, which the {' and the '.join(short)} do not have"
+        message = f"BLEU uses n-grams of up to 4 words, but the {' and the '.join(short)} are shorter"
         warnings.warn(f"{message}: go by the exact matches and chrF", ChainruleWarning, stacklevel=3)
 
 

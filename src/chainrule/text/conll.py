@@ -91,14 +91,16 @@ def read_tagged(
     """Read the sentences of a file (`-` is standard input) with the tags of one column.
 
     CoNLL columns are separated by tabs or, in a line without tabs, by blanks; a blank line ends a sentence; the
-    word is in the first column and the tag in the last, or in `column`, counted from 1. CoNLL-U is recognised by
+    word is in the first column and the tag in the last, or in `column`, counted from 1. CoNLL-U is recognized by
     its suffix, or by ten columns of which the first is a word id; the word is FORM, and `column` is `upos`
     (default), `xpos` or a number.
     """
     sentences: list[TaggedSentence] = []
     for file in open_files(source, errors):
         if file.is_json:
-            raise InputError(f"{file.corpus.name} is JSON, and tags are read from columns; write a word a line")
+            raise InputError(
+                f"{file.corpus.name} is JSON, but tagged text is read from columns; write one word per line"
+            )
         tag_column: int | None = None
         start = len(sentences)
         for rows in read_rows(
@@ -128,7 +130,9 @@ def open_files(source: str | Path | Corpus, errors: Errors) -> Iterator[ColumnFi
         file = ColumnFile(replace(corpus, files=(text_file,)))
         stem = uncompressed_name(file.corpus.files[0])
         if stem.endswith(".parquet"):
-            raise InputError(f"{file.corpus.name} is Parquet, which is not read here; write a word a line")
+            raise InputError(
+                f"{file.corpus.name} is Parquet, which is not supported for tagged text; write one word per line"
+            )
         first = next((line for line in file.lines() if line.strip(BLANKS) and not line.startswith("#")), "")
         is_json = stem.endswith((*JSON_LINES, ".json")) or (
             first.lstrip(BLANKS).startswith("{") and parse_object(first) is not None
@@ -225,10 +229,10 @@ def find_tag_column(file: ColumnFile, first: Row, column: str | int | None) -> i
             f"{file.at(first)} has {_count(width)}, so there is no column {number}; choose one from 1 to {width}"
         )
     if file.is_conllu and number == 1:
-        raise InputError(f"{file.at(first)} has word ids in column 1, not tags; name a column with tags")
+        raise InputError(f"{file.at(first)} has word ids in column 1, not tags; specify a column with tags")
     if number - 1 == file.word_column:
         what = "has one column" if width == 1 else f"has words in column {number}"
-        raise InputError(f"{file.at(first)} {what} and no tags; name a file and a column with tags")
+        raise InputError(f"{file.at(first)} {what} and no tags; give a file with tags, or specify their column")
     return number - 1
 
 
@@ -251,7 +255,7 @@ def _check_tag(file: ColumnFile, row: Row, tag_column: int) -> str:
     if not tag or tag == MISSING:
         raise InputError(
             f"{file.at(row)}: {word!r} has no tag in column {tag_column + 1} ({tag!r}); "
-            "write it or name another column"
+            "write it or specify another column"
         )
     if " " in tag and not file.is_conllu:
         raise InputError(
@@ -267,7 +271,7 @@ def _count(columns: int) -> str:
 
 def raise_empty(file: ColumnFile) -> NoReturn:
     """Raise InputError for a file without words."""
-    raise InputError(f"{file.corpus.name} holds no sentence; give a file with at least one word in it")
+    raise InputError(f"{file.corpus.name} contains no sentence; give a file with at least one word in it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +330,7 @@ def read_tagging_inputs(
       column (MISC of CoNLL-U) if that column is missing or `is_known` returns False for its values.
     - With `plain`, one sentence per line, words separated by blanks; blank lines are empty sentences. By default,
       standard input and `.txt` files are plain unless they look like CoNLL-U.
-    - JSON Lines, recognised by suffix or first line, with a list `words` in each object.
+    - JSON Lines, recognized by suffix or first line, with a list `words` in each object.
 
     Plain text and JSON Lines are converted to one column.
     """

@@ -192,7 +192,7 @@ class LabelledTexts:
         object.__setattr__(self, "labels", check_texts(self.labels, "label", f"{self.name}: "))
         texts, labels = len(self.texts), len(self.labels)
         if texts != labels:
-            raise InputError(f"{self.name}: there are {texts} texts but {labels} labels; give one label a text")
+            raise InputError(f"{self.name}: there are {texts} texts but {labels} labels; give one label per text")
 
     def __len__(self) -> int:
         """Return the number of examples."""
@@ -214,18 +214,18 @@ def read_labelled(file: str | Path, *, column: str = TEXT, label: str = LABEL) -
     """Read the examples of one file: `label<TAB>text`, JSON Lines, or `label<SPACE>text`.
 
     In a table the first tab separates label and text; trailing tabs are empty columns and are dropped. JSON Lines
-    are recognised by their suffix (.jsonl, .ndjson, .json) or by a first line that is a JSON object; `column` and
+    are recognized by their suffix (.jsonl, .ndjson, .json) or by a first line that is a JSON object; `column` and
     `label` name the fields, and labels that are numbers or booleans are written as in JSON. A table may have a
     header with both names; other names than the default require one. White space around a label is removed. A
     warning is issued if the first line of a table without these names looks like a header.
     """
-    source = find_file(file, "name one file, so that lines have numbers")
+    source = find_file(file, "give one file, so that lines have numbers")
     if _is_json_lines(source):
         examples = list(_read_records(source, column, label))
     else:
         examples = split_labels(list(_read_lines(source)), source.name, column, label)
     if not examples:
-        raise InputError(f"{source.name} holds no examples; give a file with at least one, as {FORMS}")
+        raise InputError(f"{source.name} contains no examples; give a file with at least one, as {FORMS}")
     labels, texts = zip(*examples, strict=True)
     return LabelledTexts(texts, labels, source.name.encode(errors="replace").decode())
 
@@ -236,7 +236,7 @@ def read_texts(file: str | Path, *, column: str = TEXT, labels: Collection[str] 
     A `column` other than `text` may also be a column of a table with a header, and is an error elsewhere. If the
     first or last column of a table contains `labels`, the other columns are read, with a warning.
     """
-    source = find_file(file, "name one file, so that lines have numbers")
+    source = find_file(file, "give one file, so that lines have numbers")
     if _is_json_lines(source):
         if not _is_named_json(source):
             warn(f"{source.name} is read as JSON Lines, and {column!r} as the column of its texts")
@@ -328,7 +328,7 @@ def _parse(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
 def _find(record: dict[str, Any], column: str, where: str) -> Any:
     if column not in record:
         near = difflib.get_close_matches(column, record, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"name one of these: {', '.join(record) or '(none)'}"
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of these: {', '.join(record) or '(none)'}"
         raise InputError(f"{where} has no column {column!r}; {hint}")
     return record[column]
 

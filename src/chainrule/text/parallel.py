@@ -95,7 +95,7 @@ def read_aligned_lines(file: str | Path, pairs: SentencePairs) -> list[str]:
 def _open(file: str | Path) -> Corpus:
     corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
     if len(corpus.files) != 1:
-        raise UsageError(f"{file} names {len(corpus.files)} files; name one file, so that lines have numbers")
+        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file, so that lines have numbers")
     return corpus
 
 

@@ -121,11 +121,11 @@ def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile,
     """
     if not isinstance(sources, str | Path | Sequence):
         raise UsageError(
-            f"{sources!r} is not a text source; name a file, a folder, a glob, or - for standard input"
+            f"{sources!r} is not a text source; give a file, a folder, a glob, or - for standard input"
         )
     names = [sources] if isinstance(sources, str | Path) else list(sources)
     if not names:
-        raise UsageError("no text was given; name a file, a folder, a glob, or - for standard input")
+        raise UsageError("no text was given; give a file, a folder, a glob, or - for standard input")
     files: list[TextFile] = []
     for source in map(str, names):
         if source == "-":
@@ -139,14 +139,14 @@ def find_file(source: str | Path, remedy: str) -> TextFile:
     """Return the only file of a source; raise UsageError, with the remedy, if there are several."""
     files = find_files(source)
     if len(files) != 1:
-        raise UsageError(f"{source} names {len(files)} files; {remedy}")
+        raise UsageError(f"{source} refers to {len(files)} files; {remedy}")
     return files[0]
 
 
 def expand(source: str) -> list[str]:
     """Return the files of a folder or glob, sorted by path; any other path is returned unchecked."""
     if os.path.isdir(source):
-        paths, reason = _walk(source), f"the folder {source} holds no files (hidden ones are not read)"
+        paths, reason = _walk(source), f"the folder {source} contains no files (hidden ones are not read)"
     elif glob.has_magic(source) and not os.path.lexists(source):
         # A pattern such as ** matches a folder and the files in it: duplicates are removed below.
         matches = glob.glob(source, recursive=True)
@@ -155,7 +155,7 @@ def expand(source: str) -> list[str]:
     else:
         return [source]
     if not paths:
-        raise NotFoundError(f"{reason}; name at least one text file")
+        raise NotFoundError(f"{reason}; give at least one text file")
     return sorted(set(paths), key=Path)
 
 
@@ -187,7 +187,7 @@ def _check_file(path: str) -> TextFile:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; check the path") from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path} is a pipe, socket or device, not a file; pipe its text in and name - instead")
+        raise InputError(f"{path} is a pipe, socket or device, not a file; pipe its text in and give - instead")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path} may not be read by this user; check its permissions")
     return TextFile(Path(path), path, status.st_size)
@@ -195,7 +195,7 @@ def _check_file(path: str) -> TextFile:
 
 def _stdin() -> BinaryIO:
     if sys.stdin is None:
-        raise InputError("standard input is closed; pipe a text in, or name a file")
+        raise InputError("standard input is closed; pipe a text in, or give a file")
     return sys.stdin.buffer
 
 
@@ -225,8 +225,8 @@ def _cannot_copy(error: OSError, folder: Path, size: int) -> ChainruleError:
     """Return the error for a copy that failed after `size` bytes."""
     what = f"standard input cannot be copied to {folder}: {error.strerror} after {size / 1e6:,.1f} MB"
     if error.errno == errno.EISDIR:
-        return InputError("standard input is a folder; pipe a text in, or name a file")
-    return ChainruleError(f"{what}; this command reads its text more than once: name a file, or set TMPDIR")
+        return InputError("standard input is a folder; pipe a text in, or give a file")
+    return ChainruleError(f"{what}; this command reads its text more than once: give a file, or set TMPDIR")
 
 
 class DecompressionLimit:
@@ -242,10 +242,13 @@ class DecompressionLimit:
         option = "--max-decompressed"
         if self._bytes is not None:
             if decompressed > self._bytes:
-                raise InputError(f"{self._name} holds more than {self._bytes:,} bytes, the limit set with {option}")
+                raise InputError(
+                    f"{self._name} contains more than {self._bytes:,} bytes, the limit set with {option}"
+                )
         elif decompressed > max(ALWAYS_ALLOWED, LARGEST_RATIO * compressed):
             raise InputError(
-                f"{self._name} holds more than {LARGEST_RATIO} times its compressed size ({decompressed:,} bytes "
+                f"{self._name} contains more than {LARGEST_RATIO} times its compressed size ({decompressed:,} "
+                "bytes "
                 f"of {compressed:,} so far): this may be a decompression bomb; "
                 f"if it is not, allow it with {option} 2G"
             )
@@ -514,7 +517,7 @@ def check_column(file: TextFile, column: str | None, expects_lines: bool) -> Non
     if kind == "plain" and column is not None:
         raise UsageError(
             f"{file.name} is plain text and has no column {column!r}; leave out --column, "
-            "or name a .csv, .tsv, .jsonl or .parquet file"
+            "or give a .csv, .tsv, .jsonl or .parquet file"
         )
     if kind == "table" and column is None and expects_lines:
         warnings.warn(
@@ -641,8 +644,8 @@ def _check_column(schema: Any, column: str, name: str) -> None:
     kind = schema.field(column).type
     values = kind.value_type if types.is_dictionary(kind) else kind
     if not (types.is_string(values) or types.is_large_string(values) or types.is_string_view(values)):
-        raise InputError(f"{name}: the column {column!r} holds {kind}, not text; name another with --column")
+        raise InputError(f"{name}: the column {column!r} contains {kind}, not text; specify another with --column")
 
 
 def _missing(where: str, column: str, columns: list[str]) -> str:
-    return f"{where} has no column {column!r}; name one of these with --column: {', '.join(columns) or '(none)'}"
+    return f"{where} has no column {column!r}; specify one of these with --column: {', '.join(columns) or '(none)'}"

@@ -82,7 +82,7 @@ def default_corpus(name: str = "novel") -> Corpus:
     'Pride and Prejudice (embedded)'
     """
     if name not in _TEXTS:
-        raise UsageError(f"text is '{name}'; choose one of {', '.join(_TEXTS)}, or name a file of your own")
+        raise UsageError(f"text is '{name}'; choose one of {', '.join(_TEXTS)}, or give a file of your own")
     title, read = _TEXTS[name]
     return Corpus.from_lines(read(), title=title)
 
@@ -113,7 +113,7 @@ def python_reference() -> list[str]:
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        raise NotFoundError("this Python comes without its language reference; name a text of your own") from None
+        raise NotFoundError("this Python comes without its language reference; give a text of your own") from None
     texts: dict[str, str] = topics
     fragments = (piece for topic in sorted(texts) for piece in cut_lines([texts[topic]]))
     lines = [line.rstrip(BLANKS) for line in join_lines(drop_blank_lines(fragments))]

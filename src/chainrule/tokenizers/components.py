@@ -243,20 +243,20 @@ def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: M
         if _with_defaults(content.get(stage)) != component:
             raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
     if _model_type(model) != model_type:
-        raise _Refused(f"has a {_model_type(model)} model, and its config says {config.kind}")
+        raise _Refused(f"has a {_model_type(model)} model, but its config says {config.kind}")
     added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
     symbols = _symbols(model)
     if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
         raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
     unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
     if unk != (None if config.is_lossless else config.unk):
-        raise _Refused(f"has {unk!r:.40} for unknown words, and its config says {config.unk!r}")
+        raise _Refused(f"has {unk!r:.40} for unknown words, but its config says {config.unk!r}")
     if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
-        raise _Refused("has symbols of several characters, and its config says char")
+        raise _Refused("has symbols of several characters, but its config says char")
     if not config.tokens_are_text:
         _check_bytes(symbols, config, alphabet)
     if config.kind == "byte" and model.get("merges"):
-        raise _Refused("has merges, and its config says byte")
+        raise _Refused("has merges, but its config says byte")
 
 
 def _normalizer(config: TokenizerConfig) -> dict[str, Any] | None:
@@ -334,7 +334,7 @@ def _symbols(model: Mapping[str, Any]) -> dict[str, int]:
     if len(ids) < len(vocabulary):
         raise _Refused("gives one id to two symbols")
     if max(ids) >= len(ids):
-        raise _Refused(f"names id {max(ids)} but only {len(ids)} symbols")
+        raise _Refused(f"contains the id {max(ids)} but only {len(ids)} symbols")
     if model.get("unk_token") is not None and model["unk_token"] not in vocabulary:
         raise _Refused(f"has no '{model['unk_token'][:40]}', its symbol for unknown words")
     if _model_type(model) == "BPE":
@@ -351,7 +351,9 @@ def _unigram_symbols(vocabulary: Any) -> dict[str, int]:
             case _:
                 is_score = False
         if not is_score or symbol in symbols:
-            raise _Refused(f"has {json.dumps(entry)[:60]} in place of a symbol and its score")
+            raise _Refused(
+                f"has the invalid vocabulary entry {json.dumps(entry)[:60]}; expected a symbol and its score"
+            )
         symbols[symbol] = len(symbols)
     if not symbols:
         raise _Refused("has a Unigram model without symbols")

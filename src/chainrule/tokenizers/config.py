@@ -35,7 +35,7 @@ class TokenizerConfig:
         None, "Keep only this percentage of the token types, the most frequent ones."
     )  # α
     vocab: str | None = setting(  # only the name of the file is saved
-        None, "Vocabulary file for the word tokenizer, one word per line; no other words are known."
+        None, "Vocabulary file for the word tokenizer, one word per line; all other words are unknown."
     )
     unk: str = setting("<unk>", "Word that marks unknown words in the corpus.", shows_default=True)
     closed: bool = setting(False, "Closed vocabulary: no <unk> token; unknown words have probability 0.")
@@ -43,7 +43,7 @@ class TokenizerConfig:
     locale: Locale = setting(
         "", "Language of --lowercase: tr or az (I becomes ı, İ becomes i).", option="--lowercase-locale"
     )
-    joiner: str = JOINER  # word: stored to recognise folders written before punctuation was split
+    joiner: str = JOINER  # word: stored to recognize folders written before punctuation was split
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -65,7 +65,7 @@ class TokenizerConfig:
             raise ConfigError(f"joiner is {self.joiner!r}; it must be {JOINER!r} (U+FFED)")
         if self.vocab is not None and not self.is_word_level:
             raise ConfigError(
-                f"vocab is a word list, and a {self.kind} tokenizer has no words; drop it or choose word"
+                f"vocab is a word list, but a {self.kind} tokenizer has no words; drop it or choose word"
             )
         if self.vocab is not None and is_cut:
             raise ConfigError("vocab fixes the vocabulary; drop it, or vocab-size, min-count and top-percent")

@@ -1,4 +1,4 @@
-"""Reversible splitting of punctuation from words, and detection of pre-tokenised text.
+"""Reversible splitting of punctuation from words, and detection of pre-tokenized text.
 
 The splitting rules are implemented in the compiled extension (cpp/text/punctuation.hpp).
 """
@@ -16,7 +16,7 @@ from chainrule.tokenizers.config import JOINER, TokenizerConfig
 
 SAMPLE_BYTES: Final = 1 << 20
 PRETOKENISED: Final = re.compile(r"""[.,;:!?"()]+|``|''|'(?:s|re|ve|ll|d|m|S)|n't|-LRB-|-RRB-|@[-,.]@""")
-"""A token that occurs between blanks only in pre-tokenised text."""
+"""A token that occurs between blanks only in pre-tokenized text."""
 ATTACHED: Final = re.compile(r"""[^ \t]+[.,;:!?"]|[("][^ \t]+""")
 """A word with a punctuation mark attached, as in raw text."""
 
@@ -93,7 +93,7 @@ def is_opening(token: str) -> bool:
 
 
 def resolve_kind(corpus: Corpus, config: TokenizerConfig) -> TokenizerConfig:
-    """Choose `whitespace` in place of `word` for a text that looks pre-tokenised."""
+    """Choose `whitespace` in place of `word` for a text that looks pre-tokenized."""
     if config.kind != "word" or not looks_pretokenised(corpus, config.unk):
         return config
     return dataclasses.replace(config, kind="whitespace")
@@ -109,13 +109,13 @@ def describe_choice(requested: object, kind: str) -> str:
         return ""
     if kind == "word":
         return "tokenizer: word (punctuation is split from words)"
-    return "tokenizer: whitespace (the text looks pre-tokenised: its punctuation is separated by blanks)"
+    return "tokenizer: whitespace (the text looks pre-tokenized: its punctuation is separated by blanks)"
 
 
 def looks_pretokenised(corpus: Corpus, placeholder: str) -> bool:
     """Whether most punctuation of the first megabyte is separated by blanks, as in Penn Treebank or WikiText.
 
-    The period of an abbreviation belongs to its word in pre-tokenised text, too, and is not counted.
+    The period of an abbreviation belongs to its word in pre-tokenized text, too, and is not counted.
     """
     inside: Counter[str] = Counter()  # words that are not the last of their line
     last: Counter[str] = Counter()

@@ -167,7 +167,7 @@ class Tokenizer:
         return split_words(punctuation.split(line, self.config.unk) if self.config.splits_punctuation else line)
 
     def encode(self, text: str) -> Ids:
-        """Encode a part of a line; control symbols are neither added nor recognised."""
+        """Encode a part of a line; control symbols are neither added nor recognized."""
         return np.array(self.encoding(text).ids, dtype=np.int32)
 
     def encode_prompt(self, text: str) -> Ids:
@@ -379,7 +379,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def read_tokenizer(folder: VerifiedDir, saved: dict[str, Any], role: str = "text") -> Tokenizer:
-    """Read the tokenizer of a model folder; a translator with two has the roles `source` and `target`."""
+    """Read the tokenizer of a model folder; a translation model with two has the roles `source` and `target`."""
     config = build_config(TokenizerConfig, saved_settings(saved), "tokenizer", is_saved=True)
     name = tokenizer_file(role)
     return Tokenizer.from_json(folder.bytes(name), config, str(folder.path / name))

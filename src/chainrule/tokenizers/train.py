@@ -92,7 +92,7 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     assert config.vocab is not None, "no word list in the config"
     corpus = Corpus.of(Path(config.vocab), expects_lines=False)
     if len(corpus.files) != 1:
-        raise InputError(f"{config.vocab} holds {len(corpus.files)} files; give one, with one word a line")
+        raise InputError(f"{config.vocab} contains {len(corpus.files)} files; give one, with one word per line")
     lower = build_normalizer(config)
     words: dict[str, None] = {}
     for number, line in enumerate(corpus, start=1):
@@ -107,7 +107,7 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     for name in (UNK, config.unk, BOS, EOS):
         words.pop(name, None)
     if not words:
-        raise InputError(f"{corpus.name} holds no words; give a file with one word a line")
+        raise InputError(f"{corpus.name} contains no words; give a file with one word per line")
     return list(words), replace(config, vocab=Path(config.vocab).name)
 
 
@@ -115,10 +115,10 @@ def _train_word_level(counts: dict[str, int], config: TokenizerConfig) -> tokeni
     """Build a word or character vocabulary from counts sorted by decreasing count, then by code points."""
     if config.closed and config.unk in counts:
         raise ConfigError(
-            f"the text contains '{config.unk}', the unknown word; drop --closed or name another with --unk"
+            f"the text contains '{config.unk}', the unknown word; drop --closed or specify another with --unk"
         )
     if not counts:
-        raise InputError("the training text holds no words; give a text with at least one")
+        raise InputError("the training text contains no words; give a text with at least one")
     for name in (config.unk, BOS, EOS):
         counts.pop(name, None)
     types = [name for name, count in counts.items() if count >= config.min_count]

@@ -1,1 +1,1 @@
-"""Training loop, optimisers, schedules and checkpoints, independent of model families."""
+"""Training loop, optimizers, schedules and checkpoints, independent of model families."""

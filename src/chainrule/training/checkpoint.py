@@ -21,7 +21,7 @@ from chainrule.storage import atomic, strict_json, verified_dir
 from chainrule.training.config import TrainingConfig
 
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
-REMEDY = "remove the checkpoint folder to start anew"
+REMEDY = "remove the checkpoint folder to start over"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
 ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
 TRAINING_SETTINGS = frozenset(setting_names(TrainingConfig))
@@ -78,7 +78,7 @@ def load(run_dir: Path) -> Checkpoint | None:
     except ModelFileError as error:
         if error.remedy != verified_dir.REMEDY:
             raise
-        raise ModelFileError(error.message, f"remove {target} to start anew") from error
+        raise ModelFileError(error.message, f"remove {target} to start over") from error
 
 
 def _read(target: Path) -> Checkpoint:
@@ -105,7 +105,7 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any]) -> None
     if "begun" in changed:
         raise UsageError(
             "the pre-trained encoder or the word vectors changed since the checkpoint was written; "
-            f"begin with what the first run began with, or {REMEDY}"
+            f"use the same ones as the original run, or {REMEDY}"
         )
     if "tokenizer" in changed:
         raise UsageError(
@@ -154,9 +154,9 @@ def _what_changed(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
             )
             message = "the validation text is not that of the checkpoint"
             if before and not after:
-                message = "the validation text was left out, and the checkpoint was written with one"
+                message = "the validation text was left out, but the checkpoint was written with one"
             elif after and not before:
-                message = "a validation text was given, and the checkpoint was written without one"
+                message = "a validation text was given, but the checkpoint was written without one"
             return f"{message}; use the same as in the original run"
     return "the text changed since the checkpoint was written; give the text it was trained on"
 

@@ -1,4 +1,4 @@
-"""Settings of the training loop, optimiser and learning-rate schedule."""
+"""Settings of the training loop, optimizer and learning-rate schedule."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -22,7 +22,7 @@ class TrainingConfig:
     max_seconds: float | None = setting(  # the learning-rate schedule is shortened to fit
         None, "Neural models: maximum training time in seconds."
     )
-    optimizer: Optimizer = setting("adamw", "Neural models: optimizer: sgd, momentum, rmsprop, adam or adamw.")
+    optimizer: Optimizer = setting("adamw", "Optimizer (neural models): sgd, momentum, rmsprop, adam or adamw.")
     learning_rate: float = setting(2e-3, "Neural models: peak learning rate.")
     momentum: float = 0.9  # for momentum
     beta1: float = 0.9  # for adam and adamw
@@ -38,7 +38,7 @@ class TrainingConfig:
     average_decay: float = 0.999  # ema: decay per step
     clip: float = setting(1.0, "Neural models: maximum gradient norm; 0 disables clipping.")
     clip_value: float = 0.0  # maximum absolute gradient value; 0: no clipping
-    precision: Precision = setting("fp32", "Neural models: arithmetic precision: fp32, bf16 or fp16.")
+    precision: Precision = setting("fp32", "Arithmetic precision (neural models): fp32, bf16 or fp16.")
     loss_scale: float = 4096.0  # fp16: prevents gradient underflow
     shuffle: bool = True  # new order of lines, or new offset of columns, in every epoch
     keep: Literal["best", "last"] = "best"  # weights to keep; best by validation loss
@@ -72,9 +72,9 @@ class TrainingConfig:
         if has_validation:
             return
         if self.schedule == "plateau":
-            raise ConfigError("training.schedule is 'plateau', which follows a validation text: give --valid")
+            raise ConfigError("model.schedule is 'plateau', which needs a validation text: give --valid")
         if self.stop_after:
-            raise ConfigError("early stopping (--patience) follows a validation text: give --valid")
+            raise ConfigError("early stopping (--patience) needs a validation text: give --valid")
 
 
 def _at_least(config: object, least: int, *names: str) -> None:

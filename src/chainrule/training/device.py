@@ -1,6 +1,6 @@
 """Device, arithmetic precision and CPU threads of a network.
 
-Threads synchronise after every matrix product. With OMP_WAIT_POLICY=passive, which chainrule sets by default to
+Threads synchronize after every matrix product. With OMP_WAIT_POLICY=passive, which chainrule sets by default to
 share the machine, each wake-up is slow: an LSTM layer of 128 cells, 20 rows, forward and backward over 35 steps,
 takes 5 ms on one thread and 24 ms on two; one of 1,024 cells takes 300 ms and 210 ms (2 cores, 2026-11-15). So
 small sequential work runs on one thread.
@@ -19,7 +19,7 @@ from chainrule.errors import UsageError
 def select_device(name: str) -> torch.device:
     """Return the named torch device; `auto` is the GPU if available, else the CPU."""
     if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device is 'cuda', and torch finds no GPU here; choose cpu, or see chainrule doctor")
+        raise UsageError("device is 'cuda', but torch finds no GPU here; choose cpu, or see chainrule doctor")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

@@ -44,7 +44,7 @@ class Diverged(ChainruleError):
 
     @classmethod
     def at(cls, step: int, cause: str | None, checkpoint: Path | None, is_half: bool = False) -> Self:
-        """Describe the step, the cause found by `name_the_bad`, and the checkpoint to resume from."""
+        """Describe the step, the cause found by `first_nonfinite`, and the checkpoint to resume from."""
         reason = cause or "the loss is not finite, though every weight and gradient is"
         hint = f"the last good checkpoint is kept at {checkpoint}: " if checkpoint else ""
         remedy = f"lower learning_rate or clip{', or loss_scale' if is_half else ''}"
@@ -102,7 +102,8 @@ def _gradients(facts: RunStatistics) -> str | None:
     median, most = statistics.median(facts.gradient_norms), max(facts.gradient_norms)
     if median < VANISHED:
         return (
-            f"the gradient has all but vanished, its norm is {median:.1e}: fewer layers, or another initialisation"
+            f"the gradients have nearly vanished (median norm {median:.1e}): "
+            "use fewer layers or a different initialization"
         )
     if most > SPIKE * median and not facts.clipped_share:
         return f"the gradient's norm leaps from {median:.2g} to {most:.2g}: set clip to about {2 * median:.2g}"

@@ -1,4 +1,4 @@
-"""Optimisers over one flat parameter, capturable in a CUDA graph.
+"""Optimizers over one flat parameter, capturable in a CUDA graph.
 
 Fused kernels are used throughout: AdamW over 5M weights on the CPU takes 2.9 ms fused and 13 ms otherwise.
 """
@@ -13,7 +13,7 @@ from chainrule.training.config import TrainingConfig
 
 
 def make(config: TrainingConfig, flat: nn.Parameter) -> torch.optim.Optimizer:
-    """Create the optimiser with its state allocated, so that the first step is like every other."""
+    """Create the optimizer with its state allocated, so that the first step is like every other."""
     optimizer = _build(config, flat)
     for name in _state_names(config):
         is_count = name == "step"
@@ -32,7 +32,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def state_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimiser state by name; the tensors are updated in place by each step."""
+    """Return the optimizer state by name; the tensors are updated in place by each step."""
     return dict(optimizer.state[_flat(optimizer)])
 
 
@@ -41,14 +41,14 @@ def restore(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> 
     state = state_tensors(optimizer)
     if state.keys() != tensors.keys():
         raise ModelFileError(
-            f"the checkpoint's optimiser state has {_list(tensors)} and this one {_list(state)}; "
-            "use the optimizer of the run that wrote it, or remove the checkpoint folder to start anew"
+            f"the checkpoint's optimizer state has {_list(tensors)} but this one has {_list(state)}; "
+            "use the optimizer of the run that wrote it, or remove the checkpoint folder to start over"
         )
     for name, tensor in state.items():
         if tensor.shape != tensors[name].shape:
             raise ModelFileError(
                 f"the checkpoint's {name} has {tensors[name].numel()} values, the model has {tensor.numel()}; "
-                "use the sizes of the run that wrote it, or remove the checkpoint folder to start anew"
+                "use the sizes of the run that wrote it, or remove the checkpoint folder to start over"
             )
         tensor.copy_(tensors[name])
 

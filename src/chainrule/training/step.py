@@ -1,7 +1,7 @@
-"""One training step: loss, gradient, clipping, optimiser; run eagerly or replayed as a CUDA graph.
+"""One training step: loss, gradient, clipping, optimizer; run eagerly or replayed as a CUDA graph.
 
-No operation synchronises with the device. All parameters are views into one flat vector, and likewise their
-gradients: optimiser, clipping, averaging and checkpoints work on one vector, so that a step is a few operations
+No operation synchronizes with the device. All parameters are views into one flat vector, and likewise their
+gradients: optimizer, clipping, averaging and checkpoints work on one vector, so that a step is a few operations
 regardless of the number of parameter tensors.
 """
 
@@ -106,7 +106,7 @@ def _round_digits(number: float) -> float:
 
 Tensors = tuple[Tensor, ...]
 Objective = Callable[[Any, Any, Tensors], tuple[Tensor, Tensor, Tensors]]
-"""(network, batch, state) -> loss to minimise, mean nats per token to report, new state."""
+"""(network, batch, state) -> loss to minimize, mean nats per token to report, new state."""
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 NATS, TOKENS, STEPS, CLIPPED, NORM, LARGEST_NORM = range(6)
@@ -128,7 +128,7 @@ def allow_tf32(device: torch.device) -> Iterator[None]:
 
 
 class TrainingStep:
-    """θ ← θ − η · clip(∂L/∂θ) by the optimiser; accumulates `statistics` and `gradient_stats`."""
+    """θ ← θ − η · clip(∂L/∂θ) by the optimizer; accumulates `statistics` and `gradient_stats`."""
 
     def __init__(
         self, network: nn.Module, objective: Objective, config: TrainingConfig, device: torch.device

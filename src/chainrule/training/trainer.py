@@ -536,7 +536,7 @@ class Trainer:
 
         expected = self.network.start(rows) if rows else ()
         if list(map(outline, carried)) != list(map(outline, expected)):
-            raise ModelFileError(f"{source} holds states that are not this network's; {REMEDY}")
+            raise ModelFileError(f"{source} contains states that are not this network's; {REMEDY}")
 
 
 class TrainingMetrics:

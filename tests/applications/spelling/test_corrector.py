@@ -169,7 +169,7 @@ def test_candidates_of_a_word_with_marks_around_it(splitting: Model) -> None:
     assert [c.text for c in marked] == [f'"{c.text},' for c in plain]
     assert [c.probability for c in marked] == [c.probability for c in plain]
     for text in ("the-leter", "the leter", ""):
-        with pytest.raises(InputError, match="is not one word"):
+        with pytest.raises(InputError, match="is not a single word"):
             corrector.candidates(text)
 
 
@@ -519,7 +519,7 @@ def test_wrong_usage(model: Model) -> None:
         Corrector(letters)
     with pytest.raises(InputError, match="single line"):
         Corrector(model).correct("two\nlines")
-    with pytest.raises(InputError, match="not one word"):
+    with pytest.raises(InputError, match="not a single word"):
         Corrector(model).candidates("two words")
 
 

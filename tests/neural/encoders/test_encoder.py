@@ -120,7 +120,7 @@ def test_loaded_word_vectors_are_scaled_to_unit_variance(kind: str) -> None:
 
 @pytest.mark.parametrize("shape", [(9, 5), (1, 6), (6,)])
 def test_word_vectors_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), and the encoder reads \(9, 6\)"):
+    with pytest.raises(ConfigError, match=r"the word vectors are \(.*\), but the encoder reads \(9, 6\)"):
         reader("lstm").load_word_vectors(np.ones(shape, dtype=np.float32))
 
 

@@ -249,15 +249,15 @@ def test_joint_encoder_of_one_layer_accepts_separate_directions() -> None:
 @pytest.mark.parametrize(
     ("config", "size", "message"),
     [
-        (replace(RECURRENT, family="gru"), 9, "it has family lstm, and the encoder here family gru"),
-        (replace(RECURRENT, hidden=12), 9, "it has hidden 8, and the encoder here hidden 12"),
-        (replace(RECURRENT, layers=3), 9, "it has layers 2, and the encoder here layers 3"),
-        (replace(RECURRENT, embedding=5), 9, "it has embedding 6, and the encoder here embedding 5"),
-        (RECURRENT, 10, "it has vocabulary 9, and the encoder here vocabulary 10"),
+        (replace(RECURRENT, family="gru"), 9, "it has family lstm, but the encoder here family gru"),
+        (replace(RECURRENT, hidden=12), 9, "it has hidden 8, but the encoder here hidden 12"),
+        (replace(RECURRENT, layers=3), 9, "it has layers 2, but the encoder here layers 3"),
+        (replace(RECURRENT, embedding=5), 9, "it has embedding 6, but the encoder here embedding 5"),
+        (RECURRENT, 10, "it has vocabulary 9, but the encoder here vocabulary 10"),
         (
             EncoderConfig(hidden=8, embedding=6, layers=2),
             9,
-            "directions apart, and the encoder here directions joined",
+            "directions apart, but the encoder here directions joined",
         ),
         (EncoderConfig(family="transformer", hidden=8, embedding=6, layers=2), 9, "heads none.* heads 4"),
     ],
@@ -297,7 +297,10 @@ def test_pretraining_largest_matmul_is_the_encoder_s(kind: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"directions": "joined"}, "directions is 'joined'; pre-training predicts in both directions"),
+        (
+            {"directions": "joined"},
+            "directions is 'joined'; pre-training needs independent forward and backward networks",
+        ),
         ({"directions": "forward"}, "directions is 'forward'"),
         ({"family": "gru", "mask": 0.2}, "mask is not a setting of family 'gru'"),
         ({"family": "transformer", "mask": 1.0}, "mask is 1; choose a value in"),

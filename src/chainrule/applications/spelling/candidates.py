@@ -1,7 +1,7 @@
 """Words of a line, and correction candidates for each with log p(written | meant).
 
 Candidates are the word itself, vocabulary words within two edits, two vocabulary words that were run together, one
-vocabulary word that was split in two, and words reached by undoing learnt error patterns.
+vocabulary word that was split in two, and words reached by undoing learned error patterns.
 """
 
 import math
@@ -34,7 +34,7 @@ SENTENCE_END: Final = re.compile(r"""[.!?:]["'”’»)\]]*$""")
 """End of the last word of a sentence."""
 LONGEST_SENTENCE_END: Final = 16
 ABBREVIATION_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]{0,3}\.$")
-"""A capitalised word of up to four letters and a dot, such as `Dr.`: it does not end a sentence."""
+"""A capitalized word of up to four letters and a dot, such as `Dr.`: it does not end a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Word:
     start: int
     before: str = ""
     after: str = ""
-    is_capitalized: bool = False  # corrections are capitalised
+    is_capitalized: bool = False  # corrections are capitalized
     is_upper: bool = False  # corrections are upper-cased
     is_name: bool = False  # not in the vocabulary, with capitals that the start of a sentence does not explain
     is_fixed: bool = False  # never changed: a punctuation mark, an acronym, or a word in mixed case
@@ -65,7 +65,7 @@ class Word:
     def put(self, correction: str) -> str:
         """Render a correction with the case and punctuation of the written word.
 
-        Capitals inside a correction (`iPhone`, `McDonald`) are kept in a capitalised word.
+        Capitals inside a correction (`iPhone`, `McDonald`) are kept in a capitalized word.
         """
         if correction == self.core:
             return self.text
@@ -79,7 +79,7 @@ class Word:
 def find_words(line: str, tokenizer: Tokenizer, known: Container[str]) -> list[Word]:
     """Split a line into words with the tokenizer's word boundaries.
 
-    Words outside the vocabulary are looked up without surrounding punctuation and, if capitalised, in lower case.
+    Words outside the vocabulary are looked up without surrounding punctuation and, if capitalized, in lower case.
     If the tokenizer splits punctuation, marks are words that never change.
     """
     if tokenizer.config.splits_punctuation:
@@ -113,7 +113,7 @@ def _begins_sentence(line: str, start: int) -> bool:
 
 
 def _is_abbreviation(line: str, word: Word) -> bool:
-    """Whether a word is short, capitalised and followed by a dot and a capitalised word, as in `Dr. Who`."""
+    """Whether a word is short, capitalized and followed by a dot and a capitalized word, as in `Dr. Who`."""
     end = word.start + len(word.before) + len(word.core)
     is_short = ABBREVIATION_BEFORE.search(line[: end + 1]) is not None and line[word.start : end].isalpha()
     following = line[end + 1 :].lstrip(" \t")
@@ -215,7 +215,7 @@ class Settings:
     beam: int = 8  # beam size of the lattice search
     distance: int = 2  # maximum edits for out-of-vocabulary words
     real_word_distance: int = 2  # maximum edits for vocabulary words; 0: never change them
-    name_error_ratio: float = 1e-8  # error rate of capitalised out-of-vocabulary words relative to ε
+    name_error_ratio: float = 1e-8  # error rate of capitalized out-of-vocabulary words relative to ε
 
     def __post_init__(self) -> None:
         if not 0 < self.error_rate < 1:
@@ -278,12 +278,12 @@ class Candidates:
         return [self._cache[word] for word in queries]
 
     def find_in_line(self, words: Sequence[Word]) -> list[Arcs]:
-        """Candidates of words in a line, filtered by case; changing a name is penalised."""
+        """Candidates of words in a line, filtered by case; changing a name is penalized."""
         candidates = self.of(word.core for word in words)
         return [self._fit_case(word, arcs) for word, arcs in zip(words, candidates, strict=True)]
 
     def _fit_case(self, word: Word, arcs: Arcs) -> Arcs:
-        """Drop candidates that only change case or change a fixed word; penalise changing a name."""
+        """Drop candidates that only change case or change a fixed word; penalize changing a name."""
         if word.lookup_key not in self._case_cache:
             texts = [arcs.texts[0], *(self._lower_initial(word, text) for text in arcs.texts[1:])]
             rows = [0]
@@ -385,7 +385,7 @@ class Candidates:
         return neighbors
 
     def _distant_words(self, word: str) -> list[str]:
-        """Splits into two vocabulary words, and words reached by undoing learnt error patterns."""
+        """Splits into two vocabulary words, and words reached by undoing learned error patterns."""
         cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
         split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
         undone = (text for text in self._error_patterns.undo(word) if text in self.known)

@@ -114,7 +114,7 @@ class Corrector:
         tokens = find_words(text, self.model.tokenizer, self._candidates.known)
         words = [word for word in tokens if not is_punctuation(word.core)] or tokens
         if len(words) != 1 or any(word.blanks for word in tokens[1:]):
-            raise InputError(f"{text!r} is not one word; correct takes a line")
+            raise InputError(f"{text!r} is not a single word; use correct() for a whole line")
         return words[0]
 
     def _correct_batch(self, lines: Sequence[str], top: int) -> Iterator[Correction]:
@@ -162,7 +162,7 @@ def _correction(
 
 
 def _rank(texts: Sequence[str], scores: Floats, top: int, chosen: str = "") -> list[Candidate]:
-    """Distinct candidates with normalised probabilities, best first; ties go to the chosen text."""
+    """Distinct candidates with normalized probabilities, best first; ties go to the chosen text."""
     distinct, total = merge_duplicates(texts, scores)
     p = np.exp(total - total.max())
     p /= p.sum()

@@ -1,6 +1,6 @@
 """Noisy-channel error model p(written | meant) by substitutions of short strings (Brill & Moore 2000).
 
-`Channel` is learnt from misspellings and saved as JSON; `ChannelTables` scores many words at once.
+`Channel` is learned from misspellings and saved as JSON; `ChannelTables` scores many words at once.
 """
 
 import json
@@ -175,7 +175,7 @@ class Channel:
         }
 
     def to_json(self) -> str:
-        """Serialise to the channel file format."""
+        """Serialize to the channel file format."""
         rows = [[alpha, beta, n] for (alpha, beta), n in sorted(self.substitutions.items())]
         document = {"format": FORMAT, "schema_version": 1, "strength": self.strength}
         document |= {"occurrences": self.occurrences, "substitutions": rows}
@@ -308,7 +308,7 @@ class ChannelTables:
     substitution: Floats  # (A + 1, A + 1) log p(a → b)
     doubling: float
     transposition: float
-    tables: dict[tuple[int, int], "_Table"]  # learnt substitutions by lengths (|α|, |β|)
+    tables: dict[tuple[int, int], "_Table"]  # learned substitutions by lengths (|α|, |β|)
 
     @classmethod
     def of(cls, channel: Channel) -> "ChannelTables":

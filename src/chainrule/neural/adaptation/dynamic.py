@@ -178,7 +178,7 @@ class DynamicEvaluator:
         return scores
 
     def _run_stream(self, ids: Ids, progress: Progress) -> Tensor:
-        """Score whole segments, on the GPU without synchronisation, then the remainder."""
+        """Score whole segments, on the GPU without synchronization, then the remainder."""
         inputs = self.model.map_boundaries(np.concatenate([[self.model.vocabulary.bos], ids[:-1]]))[None]
         whole = len(ids) // self.segment * self.segment
         columns = self._columns(self.score_and_update, inputs[:, :whole], ids[None, :whole], self.segment)

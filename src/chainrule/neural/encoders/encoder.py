@@ -223,9 +223,9 @@ class TextEncoder(nn.Module):
         return float(max(layer.R.numel() for layer in self.encoder.forwards) * rows)
 
     def load_word_vectors(self, vectors: Floats) -> None:
-        """Initialise the embeddings with pre-trained vectors (V, E), scaled so that the input has variance 1."""
+        """Initialize the embeddings with pre-trained vectors (V, E), scaled so that the input has variance 1."""
         if vectors.shape != (expected := tuple(self.embedding.shape)):
-            raise ConfigError(f"the word vectors are {vectors.shape}, and the encoder reads {expected}")
+            raise ConfigError(f"the word vectors are {vectors.shape}, but the encoder reads {expected}")
         deviation = float(vectors.std(dtype=np.float64)) or 1.0  # constant vectors cannot be scaled
         with torch.no_grad():
             self.embedding.copy_(torch.from_numpy(vectors / (deviation * self.scale)))

@@ -37,8 +37,8 @@ class PretrainConfig(EncoderConfig):
         EncoderConfig.__post_init__(self)
         if self.directions != "apart":
             raise ConfigError(
-                f"model.directions is '{self.directions}'; pre-training predicts in both directions, "
-                "and neither may see the other: leave it at 'apart'"
+                f"model.directions is '{self.directions}'; pre-training needs independent "
+                "forward and backward networks: use 'apart'"
             )
         if self.family != "transformer" and self.mask != 0.15:
             raise ConfigError(f"model.mask is not a setting of family '{self.family}', which masks no words")
@@ -46,7 +46,7 @@ class PretrainConfig(EncoderConfig):
             raise ConfigError(f"model.mask is {self.mask:g}; choose a value in (0, 1)")
         self.check_longest(2)
         if self.output != "softmax":
-            raise ConfigError(f"model.output is '{self.output}'; an encoder is learnt with the full softmax")
+            raise ConfigError(f"model.output is '{self.output}'; an encoder is learned with the full softmax")
 
 
 def copy_encoder_weights(reader: TextEncoder, pretrained: TextEncoder) -> None:
@@ -72,7 +72,7 @@ def _check_fit(reader: TextEncoder, pretrained: TextEncoder) -> None:
         needs, has = (
             ", ".join(f"{name} {fields.get(name, 'none')}" for name in names) for fields in (expected, actual)
         )
-        raise ConfigError(f"the pre-trained encoder does not fit: it has {has}, and the encoder here {needs}")
+        raise ConfigError(f"the pre-trained encoder does not fit: it has {has}, but the encoder here {needs}")
 
 
 def maskable_words(vocabulary: Vocabulary) -> Mask:

@@ -49,7 +49,7 @@ class PairConfig(EncoderConfig):
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"model.label_smoothing is {self.label_smoothing:g}; choose a value in [0, 1)")
         if self.output != "softmax":
-            raise ConfigError(f"model.output is '{self.output}'; a translator has the full softmax")
+            raise ConfigError(f"model.output is '{self.output}'; a translation model has the full softmax")
 
 
 class PairNetwork(Network):
@@ -108,7 +108,7 @@ class PairCollator:
 def _valid_indices(rows: Sequence[Ids]) -> Tensor:
     """(N,) flat indices of the valid ids of right-padded rows.
 
-    Computed on the CPU: finding them from a mask on the GPU would synchronise.
+    Computed on the CPU: finding them from a mask on the GPU would synchronize.
     """
     lengths = np.array([len(row) for row in rows])
     return torch.from_numpy(np.flatnonzero(np.arange(lengths.max()) < lengths[:, None]))
@@ -128,7 +128,7 @@ def pair_loss(network: PairNetwork, batch: PairBatch, state: Tensors) -> tuple[T
 def _smoothing_term(output: Any, hidden: Tensor, targets: Tensor) -> Tensor:
     """mean_w(−log p(w)) − (−log p(target)) over possible words w, averaged over N targets.
 
-    The normaliser cancels: z_t − mean_w z_w = h · (W_t − mean_w W_w) + b_t − mean_w b_w, without (N, V) logits.
+    The normalizer cancels: z_t − mean_w z_w = h · (W_t − mean_w W_w) + b_t − mean_w b_w, without (N, V) logits.
     """
     share = ~output.impossible / (~output.impossible).sum()  # (V,)
     W, b, h = output.weight, output.bias, hidden.float()

@@ -78,7 +78,9 @@ class CharVocabulary:
             )
         if len(set(characters)) < len(characters):
             twice = next(character for character, count in Counter(characters).items() if count > 1)
-            raise ModelFileError(f"the table of characters holds {twice!r} more than once; train the model again")
+            raise ModelFileError(
+                f"the table of characters contains {twice!r} more than once; train the model again"
+            )
         return cls(tuple(characters))
 
     @cached_property

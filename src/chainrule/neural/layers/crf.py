@@ -122,7 +122,7 @@ def _mask_padding(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _normalize(scores: Tensor, mask: Tensor) -> Tensor:
-    """Normalise the scores of each word by log-softmax, which changes no probability and reduces rounding."""
+    """Normalize the scores of each word by log-softmax, which changes no probability and reduces rounding."""
     return torch.log_softmax(_mask_padding(scores, mask), dim=-1)
 
 

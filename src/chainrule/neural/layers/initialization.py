@@ -1,4 +1,4 @@
-"""Weight initialisation: Xavier, He, orthogonal, uniform, normal."""
+"""Weight initialization: Xavier, He, orthogonal, uniform, normal."""
 
 import math
 
@@ -9,7 +9,7 @@ from chainrule.neural.config import Initialization
 
 
 def initialize(W: Tensor, method: Initialization, init_range: float = 0.1) -> None:
-    """Initialise a matrix (out, in) in place."""
+    """Initialize a matrix (out, in) in place."""
     with torch.no_grad():
         if method == "xavier":  # Glorot & Bengio 2010: variance 2 / (in + out)
             nn.init.xavier_uniform_(W)
@@ -24,6 +24,6 @@ def initialize(W: Tensor, method: Initialization, init_range: float = 0.1) -> No
 
 
 def initialize_gates(W: Tensor, gates: int, method: Initialization, init_range: float = 0.1) -> None:
-    """Initialise each of `gates` stacked matrices (gates · D, in) in place."""
+    """Initialize each of `gates` stacked matrices (gates · D, in) in place."""
     for matrix in W.chunk(gates, dim=0):
         initialize(matrix, method, init_range)

@@ -91,7 +91,7 @@ def _of_two_way(network: BidirectionalLM, ids: Tensor, mask: Tensor) -> list[Ten
 
 @layer_outputs.register
 def _of_masked(network: MaskedLM, ids: Tensor, mask: Tensor) -> list[Tensor]:
-    """Residual stream after every block, normalised for the last one; no word is masked."""
+    """Residual stream after every block, normalized for the last one; no word is masked."""
     with capture_outputs(network.reader.encoder.blocks[:-1]) as outputs:
         hidden = network.reader(ids, mask).hidden
     return [embedding(ids, network.reader.embedding), *outputs, hidden]

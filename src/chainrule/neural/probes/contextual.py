@@ -136,7 +136,7 @@ def _source(model: Any) -> _Source:
     what = getattr(model, "family", getattr(model, "task", type(model).__name__))
     raise UsageError(
         f"contextual vectors are those of a neural language model or of an encoder of chainrule pretrain, "
-        f"and this model ({what}) is neither"
+        f"but this model ({what}) is neither"
     )
 
 
@@ -257,7 +257,7 @@ def occurrences(
 ) -> Occurrences:
     """Return the vectors of a word in sentences that contain it; `name` is the file named in error messages.
 
-    Words are compared after the tokenizer's normalisation, e.g. lower-casing.
+    Words are compared after the tokenizer's normalization, e.g. lower-casing.
     """
     progress = as_progress(progress)
     if split_words(word) != [word]:

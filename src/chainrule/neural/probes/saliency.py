@@ -21,7 +21,7 @@ def integrated_gradients(network: TextClassifier, text: Ids, label: int, other: 
 
     Σ_d x_d · ∫₀¹ ∂F(α x)/∂x_d dα over the dimensions of the token vector x, by the midpoint rule with `steps`
     points (Sundararajan et al. 2017, eq. 1 and 3). The vector of `<s>` is fixed. The attributions sum to F(x) −
-    F(0) up to discretisation; with one step they are close to gradient times input.
+    F(0) up to discretization; with one step they are close to gradient times input.
     """
     E = network.reader.embedding.detach()
     ids = torch.from_numpy(text.astype("int64")).to(E.device)

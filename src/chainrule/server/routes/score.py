@@ -130,7 +130,7 @@ def _check_prefix(loaded: LoadedModel) -> None:
     if kind in UNIT_TOKENIZERS:
         raise ApiError(
             400,
-            f"prefix selects whole tokens, and those of '{loaded.name}' are single {UNIT_TOKENIZERS[kind]}; "
+            f"prefix selects whole tokens, but those of '{loaded.name}' are single {UNIT_TOKENIZERS[kind]}; "
             "leave it out, and append it to prompt",
             param="prefix",
             code="unsupported_value",
