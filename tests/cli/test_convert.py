@@ -157,7 +157,9 @@ def test_convert_wrong_usage(model: Path, tmp_path: Path) -> None:
     message = run_error(2, "convert", model, "--to", "word2vec", "--entropy-prune", "1e-8", "--out", tmp_path / "m")
     assert "not for word vectors" in message
     assert "choose arpa" in run_error(2, "convert", model, "--to", "onnx", "--out", tmp_path / "m")
-    assert "choose the output format with --to, for example --to arpa" in run_error(2, "convert", model, "--out", tmp_path / "m")
+    assert "choose the output format with --to, for example --to arpa" in run_error(
+        2, "convert", model, "--out", tmp_path / "m"
+    )
     run_error(4, "convert", tmp_path / "nowhere.arpa", "--out", tmp_path / "m")
     run_error(4, "convert", tmp_path / "nowhere", "--to", "arpa", "--out", tmp_path / "m")
 

@@ -95,13 +95,13 @@ def test_correct_answers_line_by_line(words: Path) -> None:
 
 def test_correct_leaves_a_huge_word_unchanged(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up: list[int] = []
-    far = Candidates._distant_words
+    far = Candidates._split_or_rewritten_words
 
     def recorded_distant_words(self: Candidates, word: str) -> list[str]:
         looked_up.append(len(word))
         return far(self, word)
 
-    monkeypatch.setattr(Candidates, "_distant_words", recorded_distant_words)
+    monkeypatch.setattr(Candidates, "_split_or_rewritten_words", recorded_distant_words)
     line = "teh " + "x" * 200_000 + " letter"
     assert run_ok("correct", words, stdin=line + "\n").out == line.replace("teh", "the") + "\n"
     assert looked_up == [3]

@@ -62,7 +62,10 @@ def test_refused_output_folder_is_unchanged(place: Path, tmp_path: Path, name: s
     verified_dir.write(model, fill, {"command": "chainrule train ngram other.txt --out model"})
     before = digests(run / verified_dir.CHECKPOINT), digests(model)
     message = run_error(2, *command(name, place), "--out", run)
-    assert "run contains an unfinished run; continue it by running the same command with --resume, or discard it with" in message
+    assert (
+        "run contains an unfinished run; continue it by running the same command with --resume, or discard it with"
+        in message
+    )
     message = run_error(2, *command(name, place), "--out", model)
     assert (
         "model contains a finished model (made by: chainrule train ngram other.txt --out model); to replace"

@@ -260,12 +260,14 @@ def test_tag_with_a_pretrained_encoder(place: Path, tmp_path: Path) -> None:
     begun = ("--out", tmp_path / "x", "--pretrained", tmp_path / "encoder")
     start = ("tag", "train", "lstm", place / "train.conll", *begun)
     recipe = ("--recipe", "ewt-lstm", "--epochs", 1)
-    assert "model.hidden is 400 but 8 in" in run_error(2, *start, *recipe, "--hidden", 400)
+    assert "model.hidden is 400 but" in run_error(2, *start, *recipe, "--hidden", 400)
     # The recipe has one layer by default and does not set directions: two sizes are overridden.
-    message = f"{tmp_path / 'encoder'} decides hidden 8, embedding 6; the recipe is not followed there\n"
-    assert f"the encoder of {message}" in run_ok(*start, *recipe).err
+    message = (
+        f"settings taken from the encoder {tmp_path / 'encoder'} instead of the recipe: hidden 8, embedding 6\n"
+    )
+    assert message in run_ok(*start, *recipe).err
     assert api.load(tmp_path / "x", kind="tag", device="cpu").tokenizer.to_json() == encoder.tokenizer.to_json()
-    assert "decides" not in run_ok(*start, "--epochs", 1, "--force").err  # no other setting concerned its shape
+    assert "settings taken from" not in run_ok(*start, "--epochs", 1, "--force").err  # the recipe sets no size
     assert "already has a tokenizer and word vectors" in run_error(2, *start, "--min-count", 2, "--force")
 
 

@@ -134,7 +134,9 @@ def test_vectors_senses_figures(encoder: Path, tmp_path: Path) -> None:
 
 def test_vectors_contextual_and_senses_wrong_usage(encoder: Path, tmp_path: Path, laplace: Path) -> None:
     bank = DATA / "bank.tsv"
-    assert "choose a name that ends in .npz" in run_error(2, "vectors", "contextual", encoder, bank, "--out", tmp_path / "x.txt")
+    assert "choose a name that ends in .npz" in run_error(
+        2, "vectors", "contextual", encoder, bank, "--out", tmp_path / "x.txt"
+    )
     message = run_error(2, "vectors", "contextual", encoder, bank, "--out", tmp_path / "x.npz", "--json")
     assert "choose one of them" in message
     lines = write(tmp_path / "bank.txt", bank.read_text())

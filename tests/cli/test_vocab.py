@@ -70,6 +70,8 @@ def test_train_with_entropy_pruning(tmp_path: Path, english_text: Path) -> None:
     assert sizes[0] > sizes[1] == sizes[2] > sizes[3]
     refuse = ("train", "ngram", english_text, "--out", tmp_path / "m", "--entropy-prune")
     assert "entropy_prune is -1" in run_error(2, *refuse, "-1")
-    assert "stupid backoff gives unnormalized scores" in run_error(2, *refuse, "1e-8", "--smoothing", "stupid-backoff")
+    assert "stupid backoff gives unnormalized scores" in run_error(
+        2, *refuse, "1e-8", "--smoothing", "stupid-backoff"
+    )
     network = ("train", "lstm", english_text, "--out", tmp_path / "m", "--entropy-prune", "1e-8")
     assert "a setting of ngram" in run_error(2, *network)

@@ -162,7 +162,9 @@ def test_each_family_has_its_time_limit(four_candidates: None) -> None:
         warnings.simplefilter("always", ChainruleWarning)
         result = chainrule.compare(lines(), max_seconds=1e-9)
     names = ("ngram-2-laplace", "ngram-2-mle", "ngram-2-stupid-backoff")
-    assert [str(w.message) for w in caught] == [f"{name} is skipped: the time budget for n-gram models is used up" for name in names]
+    assert [str(w.message) for w in caught] == [
+        f"{name} is skipped: the time budget for n-gram models is used up" for name in names
+    ]
     assert [row.name for row in result.rows] == ["ngram-1-laplace"]  # a started candidate is finished
 
 

@@ -371,7 +371,9 @@ def test_check_writable_target_reports_a_damaged_checkpoint(tmp_path: Path) -> N
 
 def test_read_of_an_unfinished_run_advises_resume(tmp_path: Path) -> None:
     create_training_run(tmp_path / "work")
-    with pytest.raises(ModelFileError, match="unfinished run; continue it by running the same command with --resume"):
+    with pytest.raises(
+        ModelFileError, match="unfinished run; continue it by running the same command with --resume"
+    ):
         verified_dir.open_dir(tmp_path / "work")
     assert verified_dir.open_dir(tmp_path / "work" / "checkpoint").facts == {"step": 3}
 

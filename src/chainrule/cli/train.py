@@ -28,7 +28,7 @@ SETTINGS = (
     | options.options_from_fields(ModelConfig, "hidden", "layers", "embedding", "dropout", "tie")
     | {
         "attention": options.option(
-            str, "Attention over earlier states (rnn, lstm, gru): none, dot, scaled-dot, general or additive."
+            str, f"Attention over earlier states ({', '.join(CELLS)}): none, dot, scaled-dot, general or additive."
         )
     }
     | options.options_from_fields(

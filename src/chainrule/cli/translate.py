@@ -63,7 +63,7 @@ SETTINGS = training_options.TASK_SETTINGS | {
     ),
     "joint": options.option(bool, "One vocabulary for source and target, or one each.", "--joint/--separate"),
     "attention": options.option(
-        str, "Attention over the source (rnn, lstm, gru): none, dot, scaled-dot, general or additive."
+        str, f"Attention over the source ({', '.join(CELLS)}): none, dot, scaled-dot, general or additive."
     ),
     "label_smoothing": options.option(float, "Label smoothing: probability mass spread over all tokens."),
 }

@@ -21,7 +21,7 @@ from chainrule.text.parallel import SentencePairs
 
 LARGE: Final = 2  # enlarged heads
 SELF_ATTENTION: Final = {"encoder": "Encoder self-attention heads", "self": "Decoder self-attention heads"}
-CELLS: Final = 900  # larger alignments are drawn last
+MAX_CELLS: Final = 900  # larger alignments are drawn last
 PICTURES: Final = 4  # plotted pairs
 MEASURED: Final = 64  # measured pairs
 HOW_TO_READ: Final = (
@@ -225,7 +225,7 @@ def translator_section(
         kind: attention_heads.summarize([record for record in records if record.kind == kind])
         for kind in SELF_ATTENTION
     }
-    plotted = sorted(aligned, key=lambda item: item[0].weights.size > CELLS)[:PICTURES]
+    plotted = sorted(aligned, key=lambda item: item[0].weights.size > MAX_CELLS)[:PICTURES]
     return Section(
         name="attention",
         title="Attention",

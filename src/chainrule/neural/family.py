@@ -61,9 +61,7 @@ def check_precision(precision: str, device: torch.device) -> None:
     Some CPUs claim to support bf16 and crash at its first instruction.
     """
     if precision != "fp32" and device.type == "cpu":
-        raise ConfigError(
-            f"model.precision is '{precision}', which requires a GPU; use fp32 on the CPU"
-        )
+        raise ConfigError(f"training.precision is '{precision}', which requires a GPU; use fp32 on the CPU")
     if precision == "bf16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         raise ConfigError("training.precision is 'bf16', which this GPU cannot compute in; choose fp32 or fp16")
 

@@ -34,10 +34,10 @@ def train(data: TrainingData, config: Config) -> NgramModel:
     if config.smoothing not in SMOOTHINGS:
         raise ConfigError(f"smoothing is '{config.smoothing}'; choose one of {', '.join(SMOOTHINGS)}")
     data.options.progress("counting n-grams", 0, None)
-    return NgramModel(_engine(data, config), data.vocabulary, data.options.context, config.is_normalized)
+    return NgramModel(_train_engine(data, config), data.vocabulary, data.options.context, config.is_normalized)
 
 
-def _engine(data: TrainingData, config: Config) -> Engine:
+def _train_engine(data: TrainingData, config: Config) -> Engine:
     """Train modified Kneser–Ney in compiled code; apply other smoothing methods in NumPy to compiled counts."""
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"

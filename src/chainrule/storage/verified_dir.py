@@ -69,7 +69,7 @@ def _entry_json(entry: Entry) -> dict[str, JSON]:
 
 
 def parse_manifest(raw: bytes, source: Path) -> Manifest:
-    """Parse the output of `serialize`; raise ModelFileError if a single bit differs."""
+    """Parse the output of `serialize_manifest`; raise ModelFileError if a single bit differs."""
     try:
         content = _decode_manifest(raw)
         _check_version(content.get("format_version"), source)

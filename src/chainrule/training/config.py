@@ -72,7 +72,7 @@ class TrainingConfig:
         if has_validation:
             return
         if self.schedule == "plateau":
-            raise ConfigError("model.schedule is 'plateau', which needs a validation text: give --valid")
+            raise ConfigError("training.schedule is 'plateau', which needs a validation text: give --valid")
         if self.stop_after:
             raise ConfigError("early stopping (--patience) needs a validation text: give --valid")
 

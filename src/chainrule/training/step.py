@@ -149,7 +149,7 @@ class TrainingStep:
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
-        norm = self._clip()
+        norm = self._clip_gradient()
         self.optimizer.step()
         self._note(window, nats.detach(), norm)
         return tuple(tensor.detach() for tensor in state)
@@ -166,7 +166,7 @@ class TrainingStep:
         dtype = HALF.get(self.config.precision)
         return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype, cache_enabled=False)
 
-    def _clip(self) -> Tensor:
+    def _clip_gradient(self) -> Tensor:
         """Clip gradient values, then the norm; return the norm before clipping."""
         gradient = self.flat.gradient
         if self.scale != 1:

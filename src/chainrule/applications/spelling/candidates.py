@@ -328,7 +328,7 @@ class Candidates:
     def _generate(self, words: list[str]) -> None:
         correctable = [word for word in words if self._is_correctable(word)]
         near = self._neighbor_words(correctable)
-        far = {word: self._distant_words(word) for word in correctable if word not in self.known}
+        far = {word: self._split_or_rewritten_words(word) for word in correctable if word not in self.known}
         texts = {word: list(dict.fromkeys([*near.get(word, ()), *far.get(word, ())])) for word in words}
         pairs = [(text, word) for word in words for text in texts[word]]
         log_p = self._channel.log_probs([text for text, _ in pairs], [word for _, word in pairs])
@@ -384,7 +384,7 @@ class Candidates:
                 neighbors.setdefault(queries[row], []).append(self._words[index])
         return neighbors
 
-    def _distant_words(self, word: str) -> list[str]:
+    def _split_or_rewritten_words(self, word: str) -> list[str]:
         """Splits into two vocabulary words, and words reached by undoing learned error patterns."""
         cuts = ((word[:i], word[i:]) for i in range(1, len(word)))
         split = [f"{first} {second}" for first, second in cuts if first in self.known and second in self.known]
