@@ -138,7 +138,7 @@ def test_names_and_find(named: Pair) -> None:
     assert engine.names()[5] == engine.name(5) == "日本"
     assert engine.find("日本") == 5
     assert engine.find("zebra") == engine.find("") == -1
-    with pytest.raises(ChainruleError, match="no word 8"):
+    with pytest.raises(ChainruleError, match="no word with the id 8"):
         engine.name(8)
 
 

@@ -66,7 +66,8 @@ StoredVocabulary::StoredVocabulary(std::shared_ptr<const ModelFile> file) : file
 }
 
 std::string_view StoredVocabulary::name(std::uint32_t number) const {
-    if (number >= size_) throw ArgumentError("there is no word " + std::to_string(number) + " in the model");
+    if (number >= size_)
+        throw ArgumentError("there is no word with the id " + std::to_string(number) + " in the model");
     file_->touch(begins_ + number, 16);
     const std::uint64_t from = begins_[number], to = begins_[number + 1];
     if (from > to || to > letters_.size()) file_->fail("a word lies outside its section");
