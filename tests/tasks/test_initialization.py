@@ -183,8 +183,8 @@ def test_equivalent_shapes_are_accepted(tmp_path: Path) -> None:
     ("chosen", "message"),
     [
         ({"hidden": 10}, r"model.hidden is 10 but .*encoder has 8; use 8, or omit the setting"),
-        ({"embedding": 0}, r"model.embedding is 8 but 6 in .*encoder"),
-        ({"directions": "joined"}, r"model.directions is 'joined' but 'apart' in .*encoder"),
+        ({"embedding": 0}, r"model.embedding is 8 but .*encoder has 6"),
+        ({"directions": "joined"}, r"model.directions is 'joined' but .*encoder has 'apart'"),
         ({"family": "gru"}, r"the family is 'gru' but 'lstm' in .*encoder; use that family"),
         ({"family": "transformer"}, r"the family is 'transformer' but 'lstm' in .*encoder; use that family"),
         ({"tokenizer": "char"}, r"encoder already has a tokenizer and word vectors; leave out tokenizer$"),
@@ -211,8 +211,8 @@ def test_all_shape_settings_of_a_transformer_are_compared(tmp_path: Path) -> Non
         20,
     )
     for wrong, message in (
-        ({"longest": 30}, "model.longest is 30 but 20 in"),
-        ({"positions": "rotary"}, "model.positions is 'rotary' but 'learned' in"),
+        ({"longest": 30}, "model.longest is 30 but .* has 20"),
+        ({"positions": "rotary"}, "model.positions is 'rotary' but .* has 'learned'"),
     ):
         with pytest.raises(ConfigError, match=message):
             initialize_small(TagConfig, "transformer", pretrained=path, **wrong)
