@@ -100,7 +100,9 @@ def test_filter_in_a_pipe(closed: Path) -> None:
 
 def test_filter_wrong_usage(closed: Path, tmp_path: Path) -> None:
     assert "give exactly one of --keep and --buckets" in run_error(2, "filter", closed, stdin=TEXT)
-    assert "give exactly one of --keep and --buckets" in run_error(2, "filter", closed, "--keep", 1, "--buckets", "a,b", stdin=TEXT)
+    assert "give exactly one of --keep and --buckets" in run_error(
+        2, "filter", closed, "--keep", 1, "--buckets", "a,b", stdin=TEXT
+    )
     assert "keep is '0'" in run_error(2, "filter", closed, "--keep", 0, stdin=TEXT)
     assert "give their folder with --out" in run_error(2, "filter", closed, "--buckets", "a,b", stdin=TEXT)
     for names in ("a,a", "a,,b", "../a", ".a"):
