@@ -9,7 +9,7 @@ import pytest
 
 from chainrule import api, families, recipes
 from chainrule.cli.train import FAMILIES
-from chainrule.config import RunConfig
+from chainrule.config import RunConfig, flatten
 from chainrule.errors import InputError
 from chainrule.tokenizers.config import TokenizerConfig
 from cli.command import QUIET, locked_by_another_thread, run_error, run_ok, trained, write
@@ -151,7 +151,7 @@ def test_every_network_option_reaches_its_config(
     expected |= {"batch_size": 3, "epochs": 1, "max_seconds": 2.5, "optimizer": "sgd", "learning_rate": 0.5}
     expected |= {"clip": 0.0, "init": "he", "precision": "bf16"}
     settings = received["settings"]
-    assert {name: getattr(settings.model, name) for name in expected} == settings.explicit == expected
+    assert {name: flatten(settings.model)[name] for name in expected} == settings.explicit == expected
     assert settings.run == RunConfig(context="line", seed=0)
     run = {"out": tmp_path / "m", "resume": True, "tensorboard": True}
     assert {name: received[name] for name in run} == run

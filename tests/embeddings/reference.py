@@ -1,7 +1,7 @@
 """NumPy reference of the compiled word-vector training, with the same random draws in the same order.
 
 The classes have the interface of those of the extension, so that a test can put this module in its place
-(`monkeypatch.setattr(system, "load", lambda: reference)`). Values are float32, as in C++;
+(`monkeypatch.setattr(system, "load_extension", lambda: reference)`). Values are float32, as in C++;
 sums may be in another order.
 """
 

@@ -36,7 +36,7 @@ def train_small(
 
 
 def use_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "load", lambda: reference)
+    monkeypatch.setattr(system, "load_extension", lambda: reference)
 
 
 def cluster_separation(matrix: NDArray[np.float32], words: tuple[str, ...]) -> float:

@@ -102,13 +102,11 @@ def test_every_position_is_predicted_once_with_its_full_history(tokens: int, con
     assert sorted(positions) == list(range(tokens))
 
 
-def test_rows_per_batch_are_limited_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_length_is_limited_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "CELLS_AT_ONCE", 3 * 4)
     ids = text_of(100)
-    sizes = [len(places) for places, _ in next_token_distributions(Remembering(), ids)]
-    assert max(sizes) == 3  # of 34, 34 and 32 tokens
-    assert sizes == [3] * 32 + [2] * 2
-    monkeypatch.setattr(reading, "CELLS_AT_ONCE", 1)  # not even room for one row
+    assert [len(places) for places, _ in next_token_distributions(Remembering(), ids)] == [3] * 33 + [1]
+    monkeypatch.setattr(reading, "CELLS_AT_ONCE", 1)  # less than one distribution
     assert {len(places) for places, _ in next_token_distributions(Remembering(), ids)} == {1}
 
 

@@ -213,10 +213,10 @@ def clipped(share: float, **times: float) -> TrainingLog:
 @pytest.mark.parametrize(
     ("share", "times", "expected"),
     [
-        (0.12, {"W": 9.0, "R": 1.0}, "12 % of the steps were clipped, 9 of 10 times by W."),
-        (0.5, {"W": 2.0}, "50 % of the steps were clipped, every time by W."),
-        (0.5, {"W": 99.0, "R": 1.0}, "50 % of the steps were clipped, nearly every time by W."),
-        (0.5, {"W": 2.0, "R": 4.0, "b": 4.0}, "50 % of the steps were clipped, most often (40 %) by R."),
+        (0.12, {"W": 9.0, "R": 1.0}, "12 % of the steps were clipped, 9 of 10 times because of W."),
+        (0.5, {"W": 2.0}, "50 % of the steps were clipped, every time because of W."),
+        (0.5, {"W": 99.0, "R": 1.0}, "50 % of the steps were clipped, nearly every time because of W."),
+        (0.5, {"W": 2.0, "R": 4.0, "b": 4.0}, "50 % of the steps were clipped, most often (40 %) because of R."),
         (0.004, {}, "Below 1 % of the steps were clipped."),  # a log of an earlier version
         (
             0.95,
