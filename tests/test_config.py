@@ -222,7 +222,7 @@ def test_settings_of_a_nested_config_are_flat() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epoch": 3}, r"\[model\] has no setting 'epoch'; did you mean 'epochs'\?"),
+        ({"epoch": 3}, r"\[training\] has no setting 'epoch'; did you mean 'epochs'\?"),
         ({"zzz": 3}, "choose from epochs, rate, betas, width"),
         ({"epochs": "many"}, "training.epochs is 'many'; it must be a whole number"),
         ({"epochs": 0}, "training.epochs is 0; choose 1 or more"),

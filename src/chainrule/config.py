@@ -114,7 +114,8 @@ def build_config(
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"choose from {', '.join(known)}"
             owner = f" for family '{family}'" if family else ""
-            raise ConfigError(f"[{section}] has no setting '{name}'{owner}; {hint}")
+            table = known[near[0]][1].partition(".")[0] if near else section  # that of the closest match
+            raise ConfigError(f"[{table}] has no setting '{name}'{owner}; {hint}")
         hint, label = known[name]
         if is_saved:
             _check_saved(value, label, hint)

@@ -377,7 +377,7 @@ def _comparison_figure(flows: list[GradientFlow]) -> Figure:
         "with respect to the state <i>h</i> of the top layer for recurrent networks (for an LSTM also its cell), "
         "and to the embeddings for others"
     )
-    description = "; ".join(f"{flow.name}: {describe_reach(flow)}" for flow in flows)
+    description = " ".join(f"{flow.name}: {describe_reach(flow)}" for flow in flows)
     drawing = plot_gradient_flow(flows, title="Gradient flow of all models", description=to_printable(description))
     return Figure(name="all", drawing=drawing, caption=f"{_read(flows[0], CAPTION)} All models: {quantity}.")
 
