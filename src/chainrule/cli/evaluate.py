@@ -67,19 +67,11 @@ def evaluate(
     corpus = text_format.corpus(text)
     held_out, train_corpus = (None if part is None else text_format.corpus(part) for part in (valid, train))
     with progress() as bar:
-        adapted = (  # first, because it checks its arguments
-            loaded.evaluate_adapted(
-                corpus, held_out, list(adaptations), train=train_corpus, stride=stride, progress=bar
-            )
-            if adaptations
-            else {}
-        )
+        run: dict[str, Any] = {"train": train_corpus, "stride": stride, "progress": bar}
+        # First, because it checks its arguments.
+        adapted = loaded.evaluate_adapted(corpus, held_out, list(adaptations), **run) if adaptations else {}
         result = loaded.evaluate(corpus, bar)
-    adapted_figures = {
-        kind: {name: getattr(figures, name) for name in ADAPTED_FIGURES}
-        | {"settings": settings, "seconds": figures.seconds}
-        for kind, (figures, settings) in adapted.items()
-    }
+    adapted_figures = _adapted_figures(adapted)
     document = _document(str(model), loaded, result)
     if json:
         emit(document | ({"adapted": adapted_figures} if adapted_figures else {}))
@@ -87,6 +79,15 @@ def evaluate(
     _print(document, adapted_figures)
     if not loaded.lm.is_normalized:
         print("These are scores, not probabilities: they are not comparable with those of other models.")
+
+
+def _adapted_figures(adapted: dict[str, tuple[Any, dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Return the figures of each kind of adaptation, with its settings and its time."""
+    return {
+        kind: {name: getattr(figures, name) for name in ADAPTED_FIGURES}
+        | {"settings": settings, "seconds": figures.seconds}
+        for kind, (figures, settings) in adapted.items()
+    }
 
 
 def _print(document: dict[str, Any], adapted_figures: dict[str, dict[str, Any]]) -> None:

@@ -59,14 +59,13 @@ def serve(
             "give --api-key-file FILE, or --allow-public to accept requests from anyone"
         )
     key = None if api_key_file is None else middleware.read_key(api_key_file)
-    request_limits = errors.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
+    limits = errors.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
     hosts = None if is_public else middleware.LOOPBACK | {host.lower()}
-    application = app.create_app(
-        models, limits=request_limits, api_key=key, hosts=hosts, device=options.check_device(device)
-    )
+    device = options.check_device(device)
+    application = app.create_app(models, limits=limits, api_key=key, hosts=hosts, device=device)
     listener = http.bind(host, port)
     logs.log_to_stderr(quiet)
     print(http.url(host, listener), flush=True)
     address_note = f" on all addresses of this machine ({host})" if http.is_wildcard(host) else ""
     say(f"serving {', '.join(application.state.names)}{address_note}; stop with Ctrl-C")
-    http.run(application, listener, request_limits)
+    http.run(application, listener, limits)
