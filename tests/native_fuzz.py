@@ -197,6 +197,7 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
     kernel = {"simd": "none", "input": matrix, "output": matrix, "x": rows, "y": rows, "rate": 0.1}
     pair = {"pair": np.ones((2, 4), np.float32), "squares": np.ones((2, 4), np.float32)}
     text = [str(pool.folder / "text.txt").encode()]
+    encoding = core.WordEncoding({"a": 3}, 0, 2)
     table = {"key": np.arange(V), "log_prob": np.full(V, -2, np.float32), "log_backoff": np.zeros(V, np.float32)}
     training = {"ids": ids_of(0), "order": 3, **words}
     arpa = iter([(pool.folder / "model.arpa").read_bytes()])
@@ -204,10 +205,14 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         (core.build_info, {}),
         (core.kernel_names, {}),
         (core.count_plain_words, {"files": text, "threads": 1}),
+        (core.WordEncoding, {"known": {"a": 3}, "unk": 0, "eos": 2, "placeholder": None}),
         (
             core.encode_plain_words,
-            {"files": text, "known": {"a": 3}, "unk": 0, "eos": 2, "threads": 1}
-            | {"ids_file": str(pool.path()).encode()},
+            {"files": text, "encoding": encoding, "threads": 1, "ids_file": str(pool.path()).encode()},
+        ),
+        (
+            core.encode_plain_text,
+            {"files": text, "encoding": encoding, "threads": 1, "shortest": 1, "size": 8, "update": nothing},
         ),
         (
             core.scan_plain_text,

@@ -93,8 +93,9 @@ std::int32_t id_of(nb::handle id) {
     return static_cast<std::int32_t>(value);
 }
 
-WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle end) {
-    WordEncoding encoding{{}, {}, id_of(unknown), id_of(end)};
+WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle end,
+                         const std::optional<std::string>& placeholder) {
+    WordEncoding encoding{{}, {}, id_of(unknown), id_of(end), Splitting::of(placeholder)};
     for (const auto& [name, id] : known) {
         Py_ssize_t size = 0;
         const char* const letters = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
@@ -106,7 +107,7 @@ WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle e
     return encoding;
 }
 
-nb::list spellings_of(const EncodedFile& text) {
+nb::list spellings_of(const EncodedWords& text) {
     std::vector<std::vector<nb::object>> tables;
     for (const WordTable& table : text.spelled) {
         std::vector<nb::object>& words = tables.emplace_back();
@@ -117,47 +118,68 @@ nb::list spellings_of(const EncodedFile& text) {
     return result;
 }
 
-nb::object encode(const std::vector<nb::bytes>& files, const nb::dict& known, nb::handle unk, nb::handle eos,
-                  std::int64_t threads, const nb::bytes& ids_file,
-                  const std::optional<std::string>& placeholder) {
+nb::dict summary_of(const EncodedWords& encoded) {
+    nb::dict result;
+    result["words"] = encoded.sizes.words;
+    result["lines"] = encoded.sizes.lines;
+    result["characters"] = encoded.sizes.characters;
+    result["bytes"] = encoded.sizes.bytes;
+    result["spellings"] = spellings_of(encoded);
+    return result;
+}
+
+nb::object encode_to_file(const std::vector<nb::bytes>& files, const WordEncoding& encoding,
+                          std::int64_t threads, const nb::bytes& ids_file) {
     const std::size_t n = workers(threads);
-    WordEncoding encoding = encoding_of(known, unk, eos);
-    encoding.splitting = Splitting::of(placeholder);
     const std::string file(ids_file.c_str(), ids_file.size());
     PlainText text = plain_text(files);
-    std::optional<EncodedFile> encoded;
+    std::optional<EncodedWords> encoded;
     {
         const nb::gil_scoped_release free;
         encoded = encode_words(text, encoding, file, n);
     }
     if (!encoded) return nb::none();
-    nb::dict result;
-    result["words"] = encoded->sizes.words;
-    result["lines"] = encoded->sizes.lines;
-    result["characters"] = encoded->sizes.characters;
-    result["bytes"] = encoded->sizes.bytes;
-    result["spellings"] = spellings_of(*encoded);
+    return summary_of(*encoded);
+}
+
+// Passes lines to a Python function as memory views that are valid during the call; `update` may be None.
+OnLines call_with_views(nb::handle update) {
+    if (update.is_none()) return {};
+    return [update](std::string_view lines) {
+        const nb::gil_scoped_acquire held;
+        // PyMemoryView_FromMemory takes a non-const pointer; the view is read-only.
+        PyObject* const view = PyMemoryView_FromMemory(const_cast<char*>(lines.data()),
+                                                       static_cast<Py_ssize_t>(lines.size()), PyBUF_READ);
+        if (!view) throw nb::python_error();
+        update(nb::steal(view));
+    };
+}
+
+nb::object encode(const std::vector<nb::bytes>& files, const WordEncoding& encoding, std::int64_t threads,
+                  std::size_t shortest, std::size_t size, nb::handle update) {
+    const std::size_t n = workers(threads);
+    PlainText text = plain_text(files);
+    const OnLines on_lines = call_with_views(update);
+    std::optional<EncodedText> encoded;
+    {
+        const nb::gil_scoped_release free;
+        encoded = encode_text(text, encoding, {shortest, size}, n, on_lines);
+    }
+    if (!encoded) return nb::none();
+    nb::dict result = summary_of(*encoded);
+    result["ids"] = array_of_ids(std::move(encoded->ids));
+    const std::size_t length = encoded->sketch.hashes.size();
+    result["sketch"] = to_numpy_array(std::move(encoded->sketch.hashes), {length});
     return result;
 }
 
-// `update`, if not None, receives the text in order as memory views that are valid during the call.
 nb::object scan(const std::vector<nb::bytes>& files, std::int64_t threads,
                 const std::optional<std::string>& placeholder, std::size_t shortest, std::size_t size,
                 nb::handle update) {
     const std::size_t n = workers(threads);
     const Splitting splitting = Splitting::of(placeholder);
     PlainText text = plain_text(files);
-    std::function<void(std::string_view)> on_lines;
-    if (!update.is_none()) {
-        on_lines = [update](std::string_view lines) {
-            const nb::gil_scoped_acquire held;
-            // PyMemoryView_FromMemory takes a non-const pointer; the view is read-only.
-            PyObject* const view = PyMemoryView_FromMemory(const_cast<char*>(lines.data()),
-                                                           static_cast<Py_ssize_t>(lines.size()), PyBUF_READ);
-            if (!view) throw nb::python_error();
-            update(nb::steal(view));
-        };
-    }
+    const OnLines on_lines = call_with_views(update);
     std::optional<TextScan> result;
     {
         const nb::gil_scoped_release free;
@@ -260,11 +282,23 @@ void bind_text(nb::module_& module) {
                nb::arg("placeholder") = nb::none(),
                "Count the words of these files, by descending count, ties by code "
                "points; None if the text is not plain.");
-    module.def("encode_plain_words", &encode, nb::arg("files"), nb::arg("known"), nb::arg("unk"),
-               nb::arg("eos"), nb::arg("threads"), nb::arg("ids_file"), nb::arg("placeholder") = nb::none(),
-               "Encode the words of these files with `eos` after each line and write the ids to `ids_file` "
-               "as int32; "
-               "returns the counts of EncodedText, or None if the text is not plain.");
+    nb::class_<WordEncoding>(module, "WordEncoding", "Mapping from words to ids, for the functions below.")
+        .def(
+            "__init__",
+            [](WordEncoding* self, const nb::dict& known, nb::handle unk, nb::handle eos,
+               const std::optional<std::string>& placeholder) {
+                new (self) WordEncoding(encoding_of(known, unk, eos, placeholder));
+            },
+            nb::arg("known"), nb::arg("unk"), nb::arg("eos"), nb::arg("placeholder") = nb::none());
+    module.def("encode_plain_text", &encode, nb::arg("files"), nb::arg("encoding"), nb::arg("threads"),
+               nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
+               "Encode the words of these files in one pass with `eos` after each line: the fields of "
+               "EncodedText, and a sketch of at most `size` lines; `update` receives the text in order, as "
+               "hashlib's does. None if the text is not plain.");
+    module.def(
+        "encode_plain_words", &encode_to_file, nb::arg("files"), nb::arg("encoding"), nb::arg("threads"),
+        nb::arg("ids_file"),
+        "The same in bounded memory and without a sketch: the ids are written to `ids_file` as int32.");
     nb::class_<TextScan>(module, "TextScan", "The words of a text in order, and its counts, from one pass.")
         .def_prop_ro(
             "counts", [](const TextScan& scan) { return counts_of(scan.words()); },

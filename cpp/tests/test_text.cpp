@@ -106,7 +106,7 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     encoding.words.add(Word::of("a"));
     encoding.words.add(Word::of("b"));
     const std::vector<std::int32_t> expected{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
-    const std::optional<EncodedFile> result = encode_words(text, encoding, numbers.name(), threads);
+    const std::optional<EncodedWords> result = encode_words(text, encoding, numbers.name(), threads);
     std::string spelled;
     for (const auto& [table, number] : result->spellings)
         spelled += std::string(result->spelled[table].word(number)) + " ";
@@ -121,6 +121,22 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(std::equal(expected.begin(), expected.end(), read.begin()), "the same in the file");
     check_fails([&] { encode_words(text, encoding, "/nowhere/ids", threads); },
                 "/nowhere/ids cannot be written");
+
+    // The same in memory, in one pass.
+    std::string received;
+    const std::optional<EncodedText> in_memory =
+        encode_text(text, encoding, {1, 10}, threads, [&](std::string_view lines) { received += lines; });
+    check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "lines in order");
+    check(std::equal(expected.begin(), expected.end(), in_memory->ids.begin(), in_memory->ids.end()),
+          "the same in memory");
+    spelled.clear();
+    for (const auto& [table, number] : in_memory->spellings)
+        spelled += std::string(in_memory->spelled[table].word(number)) + " ";
+    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in memory: " + spelled);
+    check(in_memory->sizes.words == 8 && in_memory->sizes.lines == 4, "words and lines in memory");
+    check(in_memory->sizes.characters == 49 && in_memory->sizes.bytes == 49,
+          "characters and bytes in memory");
+    check(in_memory->sketch.hashes == sketch_lines(text, {1, 10}, threads)->hashes, "sketch in memory");
 
     // One scan gives the same counts, ids, spellings and sizes, and passes the text on in order.
     std::string passed_on;

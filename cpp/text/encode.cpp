@@ -115,50 +115,67 @@ std::optional<Plan> plan(const PlainText& text, const Splitting& splitting, std:
     if (!for_each_piece(text, threads, measure)) return {};
     Plan result;
     for (std::size_t i = 0; i < extents.size(); ++i) {
-        result.whole.words += extents[i].words;
-        result.whole.lines += extents[i].lines;
-        result.whole.letters += extents[i].letters;
-        result.whole.characters += extents[i].characters;
+        result.whole.add(extents[i]);
         result.begins.push_back(result.begins.back() + tokens[i]);
     }
     return result;
 }
 
-// Results of the second pass over a piece.
+// Results of encoding a piece, besides its ids.
 struct PieceResult {
     std::vector<std::uint32_t> unknown;  // numbers in the table of the reading thread
     std::uint32_t thread = 0;
     std::uint64_t filled = 0;  // non-empty lines
 };
 
-// Encodes a piece; false if the number of ids differs from the first pass, i.e. the file changed.
-bool encode_piece(std::string_view lines, const WordEncoding& encoding, std::span<std::int32_t> into,
-                  WordTable& spelled, PieceResult& results) {
-    std::size_t at = 0;
+// Encodes a piece and passes its ids to push(id).
+template <class Push>
+void encode_piece(std::string_view lines, const WordEncoding& encoding, WordTable& spelled,
+                  PieceResult& result, const Push& push) {
     bool is_empty = true;
-    const auto push = [&](std::int32_t id) {
-        if (at < into.size()) into[at] = id;
-        ++at;
-    };
     const auto on_word = [&](const Word& word) {
         const std::uint32_t number = encoding.words.find(word);
         const std::int32_t id = number == WordTable::kNone ? encoding.unknown : encoding.ids[number];
         push(id);
         is_empty = false;
-        if (id == encoding.unknown) results.unknown.push_back(spelled.add(word));
+        if (id == encoding.unknown) result.unknown.push_back(spelled.add(word));
     };
     scan_words(lines, on_word, [&] {
         push(encoding.end);
-        results.filled += !is_empty;
+        result.filled += !is_empty;
         is_empty = true;
     });
-    return at == into.size();
+}
+
+// Collects the spellings of all pieces in text order; returns the number of non-empty lines.
+std::uint64_t merge_pieces(const std::vector<PieceResult>& results, EncodedWords& words) {
+    std::uint64_t filled = 0;
+    for (const PieceResult& piece : results) {
+        filled += piece.filled;
+        for (const std::uint32_t number : piece.unknown) words.spellings.emplace_back(piece.thread, number);
+    }
+    return filled;
+}
+
+// Concatenates buffers and releases them one by one; a single buffer is moved.
+UninitializedBuffer<std::int32_t> concatenate(std::vector<UninitializedBuffer<std::int32_t>>& parts) {
+    if (parts.size() == 1) return std::move(parts.front());
+    std::size_t size = 0;
+    for (const auto& part : parts) size += part.size();
+    UninitializedBuffer<std::int32_t> all;
+    if (size) all = UninitializedBuffer<std::int32_t>(size);
+    std::int32_t* at = all.data();
+    for (auto& part : parts) {
+        at = std::copy(part.begin(), part.end(), at);
+        part = {};
+    }
+    return all;
 }
 
 // Passes pieces on in order; those that arrive early are copied and wait.
 class InOrder {
   public:
-    explicit InOrder(const std::function<void(std::string_view)>& receive) : receive_(receive) {}
+    explicit InOrder(const OnLines& receive) : receive_(receive) {}
 
     void add(std::size_t piece, std::string_view lines) {
         if (!receive_) return;
@@ -176,7 +193,7 @@ class InOrder {
     }
 
   private:
-    const std::function<void(std::string_view)>& receive_;
+    const OnLines& receive_;
     std::mutex mutex_;
     std::size_t next_ = 0;
     std::map<std::size_t, std::string> waiting_;
@@ -204,39 +221,72 @@ TextSize measure_text(std::string_view lines) {
     return found;
 }
 
-std::optional<EncodedFile> encode_words(const PlainText& text, const WordEncoding& encoding,
-                                        const std::string& file, std::size_t threads) {
+std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,
+                                         const std::string& file, std::size_t threads) {
     const std::optional<Plan> planned = plan(text, encoding.splitting, threads);
     if (!planned) return {};
-    EncodedFile result;
+    EncodedWords result;
     result.spelled.resize(std::max<std::size_t>(threads, 1));
     WordIdOutput output(file);
     std::vector<PieceResult> results(text.pieces());
     std::atomic<bool> is_same{true};
     const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
         const std::uint64_t begin = planned->begins[piece], size = planned->begins[piece + 1] - begin;
-        std::vector<std::int32_t> ids_of_piece(size);
+        std::vector<std::int32_t> ids(size);
+        std::size_t at = 0;
         results[piece].thread = static_cast<std::uint32_t>(thread);
         std::string buffer;
-        if (!encode_piece(encoding.splitting.apply(lines, buffer), encoding, ids_of_piece,
-                          result.spelled[thread], results[piece]))
-            is_same = false;
-        output.write(begin, ids_of_piece);
+        encode_piece(encoding.splitting.apply(lines, buffer), encoding, result.spelled[thread],
+                     results[piece], [&](std::int32_t id) {
+                         if (at < ids.size()) ids[at] = id;
+                         ++at;
+                     });
+        if (at != ids.size()) is_same = false;  // the file changed after it was measured
+        output.write(begin, ids);
     };
     if (!for_each_piece(text, threads, encode) || !is_same) return {};
     output.close();
-    std::uint64_t filled = 0;
-    for (const PieceResult& piece : results) {
-        filled += piece.filled;
-        for (const std::uint32_t number : piece.unknown) result.spellings.emplace_back(piece.thread, number);
-    }
-    result.sizes.add(planned->whole, filled);
+    result.sizes.add(planned->whole, merge_pieces(results, result));
+    return result;
+}
+
+std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding& encoding,
+                                       const SketchSize& sketch, std::size_t threads,
+                                       const OnLines& on_lines) {
+    threads = std::max<std::size_t>(threads, 1);
+    EncodedText result;
+    result.spelled.resize(threads);
+    std::vector<PieceResult> results(text.pieces());
+    std::vector<UninitializedBuffer<std::int32_t>> ids(text.pieces());
+    std::vector<TextSize> sizes(threads);
+    std::vector<LineSketcher> sketchers(threads, LineSketcher(sketch));
+    InOrder in_order(on_lines);
+    const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
+        in_order.add(piece, lines);
+        if (sketch.size) sketchers[thread].add(lines);
+        const TextSize size = measure_text(lines);
+        sizes[thread].add(size);
+        std::string buffer;
+        const std::string_view words = encoding.splitting.apply(lines, buffer);
+        const std::uint64_t tokens = encoding.splitting.is_on ? measure_text(words).tokens() : size.tokens();
+        if (tokens) ids[piece] = UninitializedBuffer<std::int32_t>(tokens);
+        std::int32_t* at = ids[piece].data();
+        results[piece].thread = static_cast<std::uint32_t>(thread);
+        encode_piece(words, encoding, result.spelled[thread], results[piece],
+                     [&](std::int32_t id) { *at++ = id; });
+    };
+    if (!for_each_piece(text, threads, encode)) return {};
+    TextSize whole;
+    for (const TextSize& part : sizes) whole.add(part);
+    result.sizes.add(whole, merge_pieces(results, result));
+    result.sketch = merge_sketches(sketchers);
+    result.sketch.lines = whole.lines;
+    result.ids = concatenate(ids);
     return result;
 }
 
 std::optional<TextScan> scan_text(const PlainText& text, const Splitting& splitting, const SketchSize& sketch,
-                                  std::size_t threads,
-                                  const std::function<void(std::string_view)>& on_lines) {
+                                  std::size_t threads, const OnLines& on_lines) {
     threads = std::max<std::size_t>(threads, 1);
     TextScan scan;
     scan.pieces_.resize(text.pieces());

@@ -1,5 +1,6 @@
-// Encodes plain text files as word ids: in memory, from one scan that also gives word counts and a line
-// sketch, or in a file, in bounded memory and with the vocabulary known.
+// Encodes plain text files as word ids. With a known vocabulary: into memory (`encode_text`) or, in bounded
+// memory, into a file (`encode_words`). Without one: `scan_text` counts and numbers the words in one pass,
+// and the vocabulary chosen from the counts then encodes them.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,12 @@ struct TextSize {
     std::uint64_t letters = 0, characters = 0;  // bytes and characters of all words
 
     std::uint64_t tokens() const { return words + lines; }
+    void add(const TextSize& other) {
+        words += other.words;
+        lines += other.lines;
+        letters += other.letters;
+        characters += other.characters;
+    }
 };
 
 // Measures lines that end with LF.
@@ -56,17 +63,30 @@ struct TextCounts {
     }
 };
 
-struct EncodedFile {
+struct EncodedWords {
     TextCounts sizes;
     // Spellings of unknown words in text order: (table, number in the table).
     std::vector<WordTable> spelled;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;
 };
 
+struct EncodedText : EncodedWords {
+    UninitializedBuffer<std::int32_t> ids;  // `end` after each line
+    Sketch sketch;
+};
+
+// Receives a text in order, piece by piece, from any thread but one at a time.
+using OnLines = std::function<void(std::string_view)>;
+
+// Encodes a text in one pass. Returns nothing if the text is not plain.
+std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding& encoding,
+                                       const SketchSize& sketch, std::size_t threads,
+                                       const OnLines& on_lines = {});
+
 // Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text.
 // Returns nothing if the text is not plain; the file is then missing or incomplete.
-std::optional<EncodedFile> encode_words(const PlainText& text, const WordEncoding& encoding,
-                                        const std::string& file, std::size_t threads);
+std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,
+                                         const std::string& file, std::size_t threads);
 
 // One scan of a text: sizes, word counts, line sketch, and the words in text order. A vocabulary chosen from
 // the counts then encodes the text without reading it again.
@@ -100,7 +120,7 @@ class TextScan {
     static constexpr std::uint32_t kLineEnd = WordTable::kNone;
 
     friend std::optional<TextScan> scan_text(const PlainText&, const Splitting&, const SketchSize&,
-                                             std::size_t, const std::function<void(std::string_view)>&);
+                                             std::size_t, const OnLines&);
 
     WordCounts words_;
     TextCounts sizes_;
@@ -110,10 +130,8 @@ class TextScan {
     bool is_encoded_ = false;
 };
 
-// Returns nothing if the text is not plain. `on_lines`, if set, receives the text in order, piece by piece,
-// from any thread but one at a time.
+// Returns nothing if the text is not plain.
 std::optional<TextScan> scan_text(const PlainText& text, const Splitting& splitting, const SketchSize& sketch,
-                                  std::size_t threads,
-                                  const std::function<void(std::string_view)>& on_lines = {});
+                                  std::size_t threads, const OnLines& on_lines = {});
 
 }  // namespace chainrule

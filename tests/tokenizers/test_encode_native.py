@@ -123,16 +123,23 @@ def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: p
 
         return call
 
-    for name in ("count_plain_words", "encode_plain_words", "sketch_plain_lines", "scan_plain_text"):
+    readers = (
+        "count_plain_words",
+        "encode_plain_text",
+        "encode_plain_words",
+        "sketch_plain_lines",
+        "scan_plain_text",
+    )
+    for name in readers:
         monkeypatch.setattr(core, name, recorded(name))
     text, held_out = tmp_path / "text.txt", tmp_path / "held_out.txt"
     text.write_text("i love cats\ni love dogs\n")
     held_out.write_text("i love mice\n")
     model = chainrule.train("ngram", text, valid=held_out, order=2, smoothing="witten-bell")
-    assert calls == [("scan_plain_text", [bytes(text)]), ("scan_plain_text", [bytes(held_out)])]
+    assert calls == [("scan_plain_text", [bytes(text)]), ("encode_plain_text", [bytes(held_out)])]
     calls.clear()
     model.evaluate(held_out)
-    assert calls == [("scan_plain_text", [bytes(held_out)])]
+    assert calls == [("encode_plain_text", [bytes(held_out)])]
 
 
 @given(line=st.text(st.sampled_from("ab é日"), min_size=SHORTEST_LINE, max_size=700))

@@ -88,6 +88,11 @@ class TokenizerConfig:
         return self.kind == "word"
 
     @property
+    def placeholder(self) -> str | None:
+        """The word that is not split at punctuation; None if punctuation is not split."""
+        return self.unk if self.splits_punctuation else None
+
+    @property
     def collapses_blanks(self) -> bool:
         """Whether runs of blanks are collapsed and leading and trailing blanks are removed."""
         return self.is_word_level or self.kind == "wordpiece"

@@ -1,8 +1,8 @@
 """Encode a corpus as token ids, with the counts of words, characters and bytes of the text.
 
-The extension reads plain files for word tokenizers: `scan_text` reads a text once for its word counts, its
-fingerprint and its ids; `count_words` and `encode_words` read it in bounded memory. They return None for anything
-else; other texts and tokenizers are encoded in batches.
+The extension reads plain files for word tokenizers. With a vocabulary, it encodes a text and computes its
+fingerprint in one pass; without one, `scan_text` reads a text once for its word counts, its fingerprint and its
+ids. `count_words` and `encode_words` use bounded memory. Other texts and tokenizers are encoded in batches.
 """
 
 import hashlib
@@ -63,15 +63,14 @@ class TextScan:
         )
 
 
-def scan_text(corpus: Corpus, config: TokenizerConfig, *, with_fingerprint: bool = True) -> TextScan | None:
+def scan_text(corpus: Corpus, config: TokenizerConfig) -> TextScan | None:
     """Read the files of a text once for a word tokenizer; None if the extension cannot."""
     files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
     if files is None:
         return None
     sha256 = hashlib.sha256()
-    size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
     scan = system.load_extension().scan_plain_text(
-        files.names, files.threads, _placeholder(config), SHORTEST_LINE, size, update
+        files.names, files.threads, config.placeholder, SHORTEST_LINE, SKETCH_SIZE, sha256.update
     )
     return None if scan is None else TextScan(scan, sha256, files.threads)
 
@@ -82,7 +81,7 @@ def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | Non
     if files is None:
         return None
     counts: dict[str, int] | None = system.load_extension().count_plain_words(
-        files.names, files.threads, _placeholder(config)
+        files.names, files.threads, config.placeholder
     )
     return counts
 
@@ -92,37 +91,38 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path) -> Encode
     files = find_plain_files(corpus) if _is_plain(tokenizer) else None
     if files is None:
         return None
-    assert tokenizer.unk is not None
     result: dict[str, Any] | None = system.load_extension().encode_plain_words(
-        files.names,
-        tokenizer.vocab,
-        tokenizer.unk,
-        tokenizer.eos,
-        files.threads,
-        os.fsencode(ids_file),
-        _placeholder(tokenizer.config),
+        files.names, tokenizer.word_encoding, files.threads, os.fsencode(ids_file)
+    )
+    return None if result is None else _encoded_text(result, map_ids(ids_file), tokenizer)
+
+
+def _encode_plain(
+    corpus: Corpus, tokenizer: Tokenizer, *, with_fingerprint: bool
+) -> tuple[EncodedText, Fingerprint] | None:
+    """Encode plain files in memory in one pass; None if the extension cannot. The fingerprint may be empty."""
+    files = find_plain_files(corpus) if _is_plain(tokenizer) else None
+    if files is None:
+        return None
+    sha256 = hashlib.sha256()
+    size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
+    result: dict[str, Any] | None = system.load_extension().encode_plain_text(
+        files.names, tokenizer.word_encoding, files.threads, SHORTEST_LINE, size, update
     )
     if result is None:
         return None
-    return EncodedText(
-        ids=map_ids(ids_file),
-        eos=tokenizer.eos,
-        unk=tokenizer.unk,
-        words=result["words"],
-        characters=result["characters"],
-        bytes=result["bytes"],
-        spellings=result["spellings"],
-    )
+    fingerprint = Fingerprint(sha256.hexdigest(), result["sketch"], result["lines"])
+    return _encoded_text(result, result["ids"], tokenizer), fingerprint
+
+
+def _encoded_text(result: dict[str, Any], ids: Ids, tokenizer: Tokenizer) -> EncodedText:
+    counts = {key: result[key] for key in ("words", "characters", "bytes", "spellings")}
+    return EncodedText(ids=ids, eos=tokenizer.eos, unk=tokenizer.unk, **counts)
 
 
 def _is_plain(tokenizer: Tokenizer) -> bool:
     """Whether the words of a text are looked up as they are."""
     return tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
-
-
-def _placeholder(config: TokenizerConfig) -> str | None:
-    """Return the word that is not split at punctuation; None if punctuation is not split."""
-    return config.unk if config.splits_punctuation else None
 
 
 def map_ids(path: Path) -> Ids:
@@ -141,8 +141,8 @@ def encode(
     if ids_file is not None:
         encoded = encode_words(corpus, tokenizer, ids_file)
     else:
-        scan = scan_text(corpus, tokenizer.config, with_fingerprint=False) if _is_plain(tokenizer) else None
-        encoded = None if scan is None else scan.encode(tokenizer)
+        plain = _encode_plain(corpus, tokenizer, with_fingerprint=False)
+        encoded = None if plain is None else plain[0]
     if encoded is None:
         return _encode_fragments(corpus, tokenizer, progress, ids_file)
     progress("encoding", encoded.bytes, expected if expected and encoded.bytes <= expected else None)
@@ -160,13 +160,14 @@ def encode_with_fingerprint(
 
     `scan` is the scan of the corpus if it has been read already.
     """
-    if scan is None and ids_file is None and _is_plain(tokenizer):
-        scan = scan_text(corpus, tokenizer.config)
-    if scan is None:
+    if scan is not None:
+        result = scan.encode(tokenizer), scan.fingerprint
+    elif ids_file is not None or (plain := _encode_plain(corpus, tokenizer, with_fingerprint=True)) is None:
         return encode(corpus, tokenizer, progress, ids_file), fingerprint(corpus)
-    encoded = scan.encode(tokenizer)
-    progress("encoding", encoded.bytes, None)
-    return encoded, scan.fingerprint
+    else:
+        result = plain
+    progress("encoding", result[0].bytes, None)
+    return result
 
 
 def _encode_fragments(

@@ -16,6 +16,7 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, normalizers, pre_tokenizers
 
+from chainrule import system
 from chainrule.config import build_config, to_json
 from chainrule.errors import InputError, ModelFileError
 from chainrule.lm import Ids, Vocabulary
@@ -143,6 +144,11 @@ class Tokenizer:
         """Ids of the vocabulary by token, without control symbols."""
         with translate_panics():
             return self.backend.get_vocab(with_added_tokens=False)
+
+    @cached_property
+    def word_encoding(self) -> Any:
+        """Vocabulary of a word tokenizer as a `WordEncoding` of the extension."""
+        return system.load_extension().WordEncoding(self.vocab, self.unk, self.eos, self.config.placeholder)
 
     def canonicalize(self, text: str) -> str:
         """Normalize a text and collapse its blanks, as configured."""
