@@ -27,37 +27,30 @@ def plot_by_order(rows: Iterable[Row]) -> list[str]:
     """Bits per byte and perplexity by n-gram order, one line per smoothing; needs at least two orders."""
     faceted = [row for row in rows if has_order(row)]
     best = rankable_rows(faceted)
-    if not _order_lines(best, "bits_per_byte"):
+    lines = _order_lines(best, "bits_per_byte")
+    if not lines:
         return []
-    figures = [
-        _figure(
-            base.plot_by_facet(
-                _order_lines(best, "bits_per_byte"),
-                title="Bits per byte by order and smoothing",
-                quantity=BITS,
-                description=f"Lowest: {best[0].name} with {format_bits(best[0].bits_per_byte)}.",
-                facet=ORDER,
-            ),
-            _order_caption(best) + _describe_omitted(faceted),
-        )
-    ]
+    title, description = "by order and smoothing", f"Lowest: {best[0].name} with"
+    bits, perplexity = format_bits(best[0].bits_per_byte), format_perplexity(best[0].perplexity)
+    drawing = base.plot_by_facet(
+        lines, title=f"Bits per byte {title}", facet=ORDER, quantity=BITS, description=f"{description} {bits}."
+    )
+    figures = [_figure(drawing, _order_caption(lines) + _describe_omitted(faceted))]
     if len({row.tokenizer for row in best}) > 1:
         return figures  # perplexities of different tokens cannot be compared
-    figures.append(
-        _figure(
-            base.plot_by_facet(
-                _order_lines(best, "perplexity"),
-                title="Perplexity by order and smoothing",
-                quantity="perplexity per token (log scale)",
-                is_log_y=True,
-                description=f"Lowest: {best[0].name} with {format_perplexity(best[0].perplexity)}.",
-                facet=ORDER,
-            ),
-            "The same models by perplexity, the number of equally likely tokens that would be as hard to predict: "
-            f"{format_perplexity(best[0].perplexity)} for the best model. It depends on the tokenizer.",
-        )
+    drawing = base.plot_by_facet(
+        _order_lines(best, "perplexity"),
+        title=f"Perplexity {title}",
+        facet=ORDER,
+        quantity="perplexity per token (log scale)",
+        is_log_y=True,
+        description=f"{description} {perplexity}.",
     )
-    return figures
+    caption = (
+        "The same models by perplexity, the number of equally likely tokens that would be as hard to predict: "
+        f"{perplexity} for the best model. It depends on the tokenizer."
+    )
+    return [*figures, _figure(drawing, caption)]
 
 
 def plot_smoothings(rows: Iterable[Row]) -> list[str]:
@@ -87,55 +80,37 @@ def plot_smoothings(rows: Iterable[Row]) -> list[str]:
     return [_figure(drawing, caption + _describe_omitted(at_order))]
 
 
-def plot_size(rows: Sequence[Row]) -> list[str]:
-    """Scatter plot of size on disk against bits per byte; needs at least two models."""
+def plot_costs(rows: Sequence[Row]) -> list[str]:
+    """Scatter plots of size on disk and of training time against bits per byte; need at least two models."""
     best = rankable_rows(rows)
     if len(best) < 2:
         return []
-    dots = [base.Dot(row.name, row.family, max(row.size_bytes, 1), row.bits_per_byte) for row in best]
-    front = base.pareto_front(dots)
-    drawing = base.plot_cost_quality(
-        dots,
-        title="Size against quality",
-        cost="size of the model",
-        unit="B",
-        quantity=BITS,
-        description=f"{len(dots)} models; {len(front)} are Pareto-optimal.",
-    )
-    smallest = min(best, key=lambda row: row.size_bytes)
-    caption = (
-        "Lower and further left is better. Solid dots are Pareto-optimal: no other model is both at most as large "
-        "and at least as good. The best model takes "
-        f"{format_size(best[0].size_bytes)}, the smallest {format_size(smallest.size_bytes)}."
-    )
-    return [_figure(drawing, caption + _describe_omitted(rows))]
-
-
-def plot_time(rows: Sequence[Row]) -> list[str]:
-    """Scatter plot of training time against bits per byte; needs at least two models."""
-    best = rankable_rows(rows)
-    if len(best) < 2:
-        return []
-    dots = [base.Dot(row.name, row.family, max(row.train_seconds, 1e-3), row.bits_per_byte) for row in best]
-    front = base.pareto_front(dots)
-    drawing = base.plot_cost_quality(
-        dots,
-        title="Training time against quality",
-        cost="time to train",
-        unit="s",
-        quantity=BITS,
-        description=f"{len(dots)} models; {len(front)} are Pareto-optimal.",
-    )
-    fastest = min(best, key=lambda row: row.train_seconds)
-    caption = (
-        "Lower and further left is better. Solid dots are Pareto-optimal: no model trained in less time is better. "
-        f"The best model took {format_duration(best[0].train_seconds)}, "
-        f"the fastest {format_duration(fastest.train_seconds)}."
-    )
+    sizes, seconds = [row.size_bytes for row in best], [row.train_seconds for row in best]
     falling = sum(row.is_still_falling for row in best)
-    if falling:
-        caption += f" {falling} of the models were still improving when their training time ran out."
-    return [_figure(drawing, caption + _describe_omitted(rows))]
+    unfinished = (
+        f" {falling} of the models were still improving when their training time ran out." if falling else ""
+    )
+    reading = "Lower and further left is better. Solid dots are Pareto-optimal: no"
+    omitted = _describe_omitted(rows)
+    return [
+        _figure(
+            _plot_cost(best, [max(size, 1) for size in sizes], "Size", "size of the model", "B"),
+            f"{reading} other model is both at most as large and at least as good. The best model takes "
+            f"{format_size(sizes[0])}, the smallest {format_size(min(sizes))}.{omitted}",
+        ),
+        _figure(
+            _plot_cost(best, [max(time, 1e-3) for time in seconds], "Training time", "time to train", "s"),
+            f"{reading} model trained in less time is better. The best model took {format_duration(seconds[0])}, "
+            f"the fastest {format_duration(min(seconds))}.{unfinished}{omitted}",
+        ),
+    ]
+
+
+def _plot_cost(rows: Sequence[Row], costs: Sequence[float], name: str, label: str, unit: str) -> str:
+    dots = [base.Dot(row.name, row.family, cost, row.bits_per_byte) for row, cost in zip(rows, costs, strict=True)]
+    description = f"{len(dots)} models; {len(base.pareto_front(dots))} are Pareto-optimal."
+    title = f"{name} against quality"
+    return base.plot_cost_quality(dots, title=title, cost=label, unit=unit, quantity=BITS, description=description)
 
 
 def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
@@ -178,22 +153,18 @@ def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
     drawn = [flow for flow in flows if flow.lags > 1]
     if not drawn:
         return []
-    half_lives = {flow.name: flow.half_life(flow.layers - 1) for flow in drawn}
-    finite_half_lives = {
-        name: half_life
-        for name, half_life in half_lives.items()
-        if half_life is not None and math.isfinite(half_life)
-    }
-    longest = max(finite_half_lives, key=finite_half_lives.__getitem__) if finite_half_lives else None
+    half_lives = ((flow.name, flow.half_life(flow.layers - 1)) for flow in drawn)
+    finite = {name: value for name, value in half_lives if value is not None and math.isfinite(value)}
     caption = (
         "Backpropagation of the loss of one prediction through the test text: the mean gradient norm relative to "
         "lag 0, with respect to the state of the top layer in recurrent networks (in an LSTM also its cell) and to "
         "the word vectors in others; the interquartile range over positions is shaded. Where a line is low, the "
         "network can hardly learn from tokens that far back."
     )
-    if longest is not None:
+    if finite:
+        longest = max(finite, key=finite.__getitem__)
         name = html.escape(longest)
-        caption += f" The half-life is longest in <b>{name}</b>: {finite_half_lives[longest]:.1f} tokens."
+        caption += f" The half-life is longest in <b>{name}</b>: {finite[longest]:.1f} tokens."
     title = "Gradient flow by lag"
     ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
     return [_figure(gradient_flow.plot_gradient_flow(drawn, title=title, description=ends), caption)]
@@ -217,8 +188,7 @@ def _order_lines(best: Sequence[Row], quantity: str) -> Points:
     return {smoothing: sorted(points) for smoothing, points in lines.items() if len(points) > 1}
 
 
-def _order_caption(best: Sequence[Row]) -> str:
-    lines = _order_lines(best, "bits_per_byte")
+def _order_caption(lines: Points) -> str:
     first, points = next(iter(lines.items()))
     (low, start), (high, end) = points[0], points[-1]
     rises = {name: line[-1][1] - min(value for _, value in line) for name, line in lines.items()}

@@ -254,8 +254,7 @@ def _figures(results: Results) -> str:
     """Figure sections; without matplotlib, the install instruction."""
     try:
         order = figures.plot_by_order(results.rows)
-        cost = figures.plot_smoothings(results.rows) + figures.plot_size(results.rows)
-        cost += figures.plot_time(results.rows)
+        cost = figures.plot_smoothings(results.rows) + figures.plot_costs(results.rows)
         growth = figures.plot_learning_curves(results.curves)
         reach = figures.plot_gradient_flow(results.flows)
     except MissingExtra as missing:
