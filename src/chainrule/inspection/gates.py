@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.recurrent_matrix import GATE_NAMES, compact_paths, draw_dots
+from chainrule.inspection.recurrent_matrix import GATE_NAMES
 from chainrule.inspection.report import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.inspection.text_properties import PROPERTIES, AlignedText, Property, parse_property
@@ -240,7 +240,8 @@ def plot_histograms(rows: Mapping[str, Sequence[Panel]], *, title: str) -> str:
 
     descriptions = (f"{layer}, {panel.name}: {panel.note}" for layer, panels in rows.items() for panel in panels)
     margins = figures.Margins(0, 0, 0, 0)
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    description = "; ".join(descriptions) + "."
+    return figures.render(paint, title, description, margins, height, width, is_compact=True)
 
 
 def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title: str) -> str:
@@ -255,7 +256,7 @@ def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title
             panel = axes.figure.add_axes(box)
             panel.plot([0, 1], [1, 0], lw=0.8, color=figures.PALETTE[-1])
             for index, statistics in enumerate(layers.values()):
-                draw_dots(
+                figures.draw_dots(
                     panel,
                     statistics[gate].open_share,
                     statistics[gate].closed_share,
@@ -278,7 +279,8 @@ def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title
         for gate, statistics in by_gate.items()
     )
     margins = figures.Margins(8, 0, 2, 0)
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    description = "; ".join(descriptions) + "."
+    return figures.render(paint, title, description, margins, height, width, is_compact=True)
 
 
 def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
@@ -299,7 +301,7 @@ def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
 
     descriptions = (f"{name}: median {np.median(values):.3g} tokens" for name, values in curves.items())
     margins = figures.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins))
+    return figures.render(paint, title, "; ".join(descriptions) + ".", margins, is_compact=True)
 
 
 def survival_curve(values: Floats) -> tuple[Floats, Floats]:

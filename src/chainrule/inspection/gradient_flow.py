@@ -79,7 +79,8 @@ def plot_gradient_flow(
         for points in bounds.values():
             axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=figures.PALETTE[-1])
         _scale(axes, [*(points for _, points in shown), *bounds.values()])
-        _label(axes, "relative to lag 0" if is_relative else "in nats")
+        unit = "relative to lag 0" if is_relative else "in nats"
+        figures.label_axes(axes, "lag k, tokens back", f"mean gradient norm, {unit}")
         coloured = zip(shown, cycle(figures.PALETTE), strict=False)
         ends = [figures.LineEnd(line.name, *points[-1], colour) for (line, points), colour in coloured]
         ends += [figures.LineEnd(name, *points[-1], figures.PALETTE[-1]) for name, points in bounds.items()]
@@ -164,13 +165,6 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
         axes.set_xlim(-0.5, 1.5)
     figures.set_log_ticks(axes.yaxis, (1.0, 3.0), below=2, most=8)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
-
-
-def _label(axes: Any, unit: str) -> None:
-    """Write the y label horizontally above the axis."""
-    axes.set_xlabel("lag k, tokens back")
-    above = (2, axes.get_window_extent().y1 + 18)
-    axes.annotate(f"mean gradient norm, {unit}", above, xycoords="figure pixels", annotation_clip=False)
 
 
 def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
