@@ -240,22 +240,18 @@ def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
 
 def to_json(flow: GradientFlow) -> list[dict[str, Any]]:
     """Return one entry per layer."""
-    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
     low, middle, high = flow.quantile((0.25, 0.5, 0.75))
-    return [
-        {
-            "layer": layer + 1,
-            "lags": list(range(flow.lags)),
-            "mean": round_for_json(mean[layer]),
-            "relative": round_for_json(relative[layer]),
-            "median": round_for_json(middle[layer]),
-            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
-            "half_life": replace_nonfinite(flow.half_life(layer)),
-            "reach": flow.reach(layer),
-        }
-        | ({} if products is None else {"forget": round_for_json(products[layer])})
-        for layer in range(flow.layers)
-    ]
+    curves = {"mean": flow.mean(), "relative": flow.relative(), "median": middle, "low": low, "high": high}
+    products, lags = flow.forget_product(), list(range(flow.lags))
+    entries: list[dict[str, Any]] = []
+    for layer in range(flow.layers):
+        half_life, reach = flow.half_life(layer), flow.reach(layer)
+        rounded = {name: round_for_json(values[layer]) for name, values in curves.items()}
+        quartiles = [rounded.pop("low"), rounded.pop("high")]
+        entry = {"layer": layer + 1, "lags": lags, **rounded, "quartiles": quartiles}
+        entry |= {"half_life": replace_nonfinite(half_life), "reach": reach}
+        entries.append(entry if products is None else entry | {"forget": round_for_json(products[layer])})
+    return entries
 
 
 BOUND_LABEL: Final = "bound"

@@ -20,6 +20,7 @@ from chainrule.progress import Progress, silent
 from chainrule.training.diagnostics import MOSTLY_CLIPPED
 
 LOG_NAME = "train_log.jsonl"
+COLUMNS: Final = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
 MIN_LINES = 3  # fewest lines of a tenth from which noise can be estimated
 Measure = Literal["nats", "error"]
 
@@ -152,9 +153,8 @@ def parse(content: bytes, name: str = LOG_NAME) -> TrainingLog | None:
     lines = [entry for entry in entries if "event" not in entry and _number(entry.get("step")) > 0]
     if not lines:
         return None
-    keys = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
     return TrainingLog(
-        **{key: _column(lines, key) for key in keys},
+        **{key: _column(lines, key) for key in COLUMNS},
         clipped_by=_columns(lines, "clipped_by", missing=0.0),
         gradient_norms=_columns(lines, "gradient_norms"),
         update_ratio=_columns(lines, "update_ratio"),
@@ -571,7 +571,7 @@ def _label_ends(axes: Any, curves: Sequence[Line]) -> None:
 
 
 def _label_width(curves: Sequence[Line]) -> float:
-    return 16 + max((20 + figures.text_width(curve.name) for curve in curves), default=0.0)
+    return 16 + max(map(figures.text_width, [curve.name for curve in curves]), default=-20.0) + 20
 
 
 def _nats_and_perplexity(nats: float) -> str:
@@ -701,11 +701,9 @@ def _learning_rate(logs: Mapping[str, TrainingLog]) -> Figure:
 
 
 def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
-    curves = {
-        key: [round_for_json(values) for values in downsample(log.step, getattr(log, key))]
-        for key in ("loss", "learning_rate", "gradient_norm", "clipped")
-    }
-    x, y = downsample(log.step, log.largest_gradient_norm, np.max)
+    keys = ("loss", "learning_rate", "gradient_norm", "clipped")
+    curves = {key: downsample(log.step, getattr(log, key)) for key in keys}
+    curves["largest_gradient_norm"] = downsample(log.step, log.largest_gradient_norm, np.max)
     valid = log.validations
     return {
         "steps": int(log.step[-1]),
@@ -713,21 +711,16 @@ def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
         "clipped_share": log.clipped_share,
         "clipped_by": log.clipping_shares,
         "usual_update_ratio": log.median_update_ratio,
-        "curves": curves | {"largest_gradient_norm": [round_for_json(x), round_for_json(y)]},
+        "curves": {key: list(map(round_for_json, points)) for key, points in curves.items()},
         "validation": None
         if valid is None
-        else {
-            "measure": valid.measure,
-            "step": round_for_json(valid.step),
-            "epoch": round_for_json(valid.epoch),
-            "value": round_for_json(valid.value),
-        },
+        else {"measure": valid.measure}
+        | {key: round_for_json(getattr(valid, key)) for key in ("step", "epoch", "value")},
     }
 
 
 def _arrays(log: TrainingLog) -> dict[str, Floats]:
-    keys = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
-    arrays = {key: getattr(log, key) for key in keys}
+    arrays = {key: getattr(log, key) for key in COLUMNS}
     for key in ("clipped_by", "gradient_norms", "update_ratio"):
         arrays |= {f"{key}/{name}": values for name, values in getattr(log, key).items()}
     if log.validations is not None:
