@@ -12,7 +12,7 @@ import pytest
 
 import chainrule
 from chainrule import families
-from chainrule.comparison import curves
+from chainrule.comparison import runner
 from chainrule.comparison.plan import row_name
 from chainrule.comparison.results import Results
 from chainrule.comparison.settings import make_settings
@@ -117,7 +117,7 @@ def test_learning_curve_of_the_best_model_of_each_family(results: Results) -> No
     by_name = {row.name: row for row in results.rows}
     for curve in results.curves:
         assert list(curve.tokens) == sorted(set(curve.tokens))
-        assert len(curve.tokens) == len(curves.CURVE_PARTS)
+        assert len(curve.tokens) == len(runner.CURVE_PARTS) + 1
         assert curve.tokens[-1] == results.split.train_tokens
         assert list(curve.bytes) == sorted(set(curve.bytes))
         assert curve.bits_per_byte[-1] == by_name[curve.name].bits_per_byte

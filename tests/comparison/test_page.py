@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from chainrule.comparison.figures import plot_learning_curves
-from chainrule.comparison.page import render_page, summarize
+from chainrule.comparison.page import plot_learning_curves, render_page, summarize
 from chainrule.comparison.results import Curve, Difference, Results, Row, Sentence, Surprisal
 from chainrule.plots import figures
 from comparison.example_results import HOSTILE, curve, neural_row, ngram_row, results

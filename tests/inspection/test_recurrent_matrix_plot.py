@@ -12,6 +12,7 @@ from chainrule.inspection import recurrent_matrix
 from chainrule.inspection.recurrent_matrix import gradient_bound
 from chainrule.lm import Floats
 from chainrule.neural.probes.measurements import Recurrence, Spectrum
+from chainrule.plots import figures
 from inspection.browser_page import browse
 
 pytest.importorskip("matplotlib")
@@ -96,8 +97,8 @@ def test_plot_of_a_wide_layer_is_small() -> None:
 
 def test_compact_paths_keeps_other_shapes() -> None:
     path = ' d="M 1.2345 2.3456 \nL 1.2345 9.8765 \nL 3.4567 9.8765 \nz"'
-    assert " ".join(recurrent_matrix.compact_paths(path).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
-    assert recurrent_matrix.compact_paths(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
+    assert " ".join(figures.compact_paths(path).split()) == 'd="M 1.2 2.3 L 1.2 9.9 L 3.5 9.9 z"'
+    assert figures.compact_paths(' d="M 1.234 2.345 \nL 1.234 2.345 \nM 5.01 6.02 \nL 5.01 6.02 \n"') == (
         ' d="M1.2 2.3h0M5.0 6.0h0"'
     )
 

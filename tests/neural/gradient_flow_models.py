@@ -6,25 +6,10 @@ import numpy as np
 import torch
 
 from chainrule.lm import Ids, Vocabulary
-from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.model import NeuralModel
-from chainrule.neural.probes.gradient_flow import Backend, gradient_flow
+from chainrule.neural.probes.gradient_flow import gradient_flow
 from chainrule.neural.probes.measurements import GradientFlow
 from neural.adaptation_models import WORDS, encoded
-
-KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "lstm": (lstm, {}),
-    "lstm-narrow-top": (lstm, {"embedding": 5}),
-    "lstm-normed": (lstm, {"layer_norm": True, "tie": False}),
-    "lstm-concat": (lstm, {"attention": "general", "attention_use": "concat", "memory": 3}),
-    "lstm-learned-start": (lstm, {"learned_start": True}),
-    "gru": (gru, {}),
-    "elman-tanh": (rnn, {}),
-    "elman-relu": (rnn, {"nonlinearity": "relu"}),
-}
-
-
-WAYS: tuple[Backend, ...] = ("cells", "kernels")
 
 
 def recurrent(module: Any, words: Vocabulary = WORDS, **settings: Any) -> NeuralModel:

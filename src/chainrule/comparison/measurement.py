@@ -20,7 +20,6 @@ from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import Evaluation
 from chainrule.lm import Floats
 from chainrule.model import Model
-from chainrule.prepared_corpus import PreparedCorpus
 from chainrule.progress import Progress
 from chainrule.storage import verified_dir
 from chainrule.storage.provenance import Origin
@@ -41,7 +40,6 @@ class Measured:
 
 def train(
     candidate: Candidate,
-    prepared: PreparedCorpus,
     settings: Settings,
     text: str,
     *,
@@ -51,6 +49,7 @@ def train(
     run_dir: Path | None = None,
 ) -> tuple[Model, tuple[str, ...]]:
     """Train a model and collect its warnings; a checkpoint in `run_dir` is resumed."""
+    prepared = candidate.tokenized.prepared
     origin = Origin.now(
         text=text, fingerprint=prepared.fingerprint, command=settings.command, seed=seed, run=run_dir
     )

@@ -6,13 +6,13 @@ Untrusted text is escaped with `html.escape` and placed in elements that isolate
 import html
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from chainrule.comparison import figures
 from chainrule.comparison.results import (
+    Curve,
     Results,
     Row,
     Sentence,
@@ -24,8 +24,19 @@ from chainrule.comparison.results import (
     rankable_rows,
 )
 from chainrule.errors import MissingExtra
-from chainrule.plots import formatting
+from chainrule.inspection import gradient_flow
+from chainrule.neural.probes.measurements import GradientFlow
+from chainrule.plots import figures
 from chainrule.plots import html as page
+from chainrule.plots.formatting import (
+    format_bits,
+    format_count,
+    format_duration,
+    format_percent,
+    format_perplexity,
+    format_size,
+    join_words,
+)
 from chainrule.plots.html import FULL_BITS, Markup, facts_html, surprisal_html
 from chainrule.storage.atomic import atomic_file, flush, write_error
 
@@ -112,7 +123,7 @@ def _footnotes(rows: Sequence[Row]) -> str:
 def _row(columns: Sequence[str], rank: int, group: tuple[Row, ...], best: float, wins: Sequence[str] = ()) -> str:
     row = group[0]
     excess = row.bits_per_byte / best - 1 if rank and best else math.inf
-    behind = f"+{formatting.format_percent(excess)}" if rank > 1 and math.isfinite(excess) else ""
+    behind = f"+{format_percent(excess)}" if rank > 1 and math.isfinite(excess) else ""
     rate = f"{row.train_tokens_per_second:,.0f} tokens a second"
     epochs = "" if row.epochs is None else f"{row.epochs:.3g}"
     steps = "" if row.steps is None else f"{row.steps:,} steps"
@@ -122,10 +133,10 @@ def _row(columns: Sequence[str], rank: int, group: tuple[Row, ...], best: float,
         "tokenizer": Cell(html.escape(row.tokenizer), row.tokenizer),
         "bits": Cell(_bits(row), row.bits_per_byte),
         "behind": Cell(behind, excess, row.difference.describe() if row.difference else ""),
-        "perplexity": Cell(formatting.format_perplexity(row.perplexity), row.perplexity),
-        "word-perplexity": Cell(formatting.format_perplexity(row.perplexity_per_word), row.perplexity_per_word),
-        "size": Cell(formatting.format_size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
-        "time": Cell(formatting.format_duration(row.train_seconds), row.train_seconds, rate),
+        "perplexity": Cell(format_perplexity(row.perplexity), row.perplexity),
+        "word-perplexity": Cell(format_perplexity(row.perplexity_per_word), row.perplexity_per_word),
+        "size": Cell(format_size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
+        "time": Cell(format_duration(row.train_seconds), row.train_seconds, rate),
         "epochs": Cell(epochs, -1 if row.epochs is None else row.epochs, steps),
         "status": Cell(_status(row), row.status),
         "sample": Cell(_sample(row.sample), row.sample[:40]),
@@ -138,7 +149,7 @@ def _name(group: tuple[Row, ...], wins: Sequence[str]) -> str:
     row = group[0]
     names_family = row.name.startswith(row.family)
     family = "" if names_family else f' <span class="aside">{html.escape(row.family)}</span>'
-    best = f' <span class="mark">best of {html.escape(formatting.join_words(list(wins)))}</span>' if wins else ""
+    best = f' <span class="mark">best of {html.escape(join_words(list(wins)))}</span>' if wins else ""
     note = f'<span class="note" dir="auto">{html.escape(row.note)}</span>' if row.note else ""
     if row.difference is not None:
         note += (
@@ -152,10 +163,9 @@ def _group_details(group: tuple[Row, ...]) -> str:
     if len(group) == 1:
         return ""
     lines = "".join(
-        f"<li><bdi>{html.escape(row.name)}</bdi> {formatting.format_bits(row.bits_per_byte)}</li>"
-        for row in group[1:]
+        f"<li><bdi>{html.escape(row.name)}</bdi> {format_bits(row.bits_per_byte)}</li>" for row in group[1:]
     )
-    spread = formatting.format_percent(group[-1].bits_per_byte / group[0].bits_per_byte - 1)
+    spread = format_percent(group[-1].bits_per_byte / group[0].bits_per_byte - 1)
     summary = f"<summary>and {len(group) - 1} more within {spread}</summary>"
     return f'<details class="group">{summary}<ul>{lines}</ul></details>'
 
@@ -163,7 +173,7 @@ def _group_details(group: tuple[Row, ...]) -> str:
 def _bits(row: Row) -> str:
     asterisk = '<span title="still improving when its time ran out">*</span>' if row.is_still_falling else ""
     deviation = "" if row.sd is None else f'<span class="note">± {row.sd:.3f}</span>'
-    return f"{formatting.format_bits(row.bits_per_byte)}{asterisk}{deviation}"
+    return f"{format_bits(row.bits_per_byte)}{asterisk}{deviation}"
 
 
 def _status(row: Row) -> str:
@@ -178,6 +188,227 @@ def _sample(sample: str) -> str:
         return '<span class="aside">nothing</span>'
     text = sample[:MAX_SAMPLE_LENGTH] + ("…" if len(sample) > MAX_SAMPLE_LENGTH else "")
     return f'<details><summary dir="auto">{html.escape(text)}</summary></details>'
+
+
+Points = dict[str, list[tuple[float, float]]]
+
+BITS = "bits per byte"
+ORDER = "n-gram order (tokens seen at once)"
+
+
+def plot_by_order(rows: Iterable[Row]) -> list[str]:
+    """Bits per byte and perplexity by n-gram order, one line per smoothing; needs at least two orders."""
+    faceted = [row for row in rows if has_order(row)]
+    best = rankable_rows(faceted)
+    lines = _order_lines(best, "bits_per_byte")
+    if not lines:
+        return []
+    title, description = "by order and smoothing", f"Lowest: {best[0].name} with"
+    bits, perplexity = (
+        format_bits(best[0].bits_per_byte),
+        format_perplexity(best[0].perplexity),
+    )
+    drawing = figures.plot_by_facet(
+        lines, title=f"Bits per byte {title}", facet=ORDER, quantity=BITS, description=f"{description} {bits}."
+    )
+    by_bits = _figure(drawing, _order_caption(lines) + _describe_omitted(faceted))
+    if len({row.tokenizer for row in best}) > 1:
+        return [by_bits]  # perplexities of different tokens cannot be compared
+    drawing = figures.plot_by_facet(
+        _order_lines(best, "perplexity"),
+        title=f"Perplexity {title}",
+        facet=ORDER,
+        quantity="perplexity per token (log scale)",
+        is_log_y=True,
+        description=f"{description} {perplexity}.",
+    )
+    caption = (
+        "The same models by perplexity, the number of equally likely tokens that would be as hard to predict: "
+        f"{perplexity} for the best model. It depends on the tokenizer."
+    )
+    return [by_bits, _figure(drawing, caption)]
+
+
+def plot_smoothings(rows: Iterable[Row]) -> list[str]:
+    """Bar chart of the smoothings at the order of the best n-gram; needs at least two."""
+    faceted = [row for row in rows if has_order(row)]
+    best = rankable_rows(faceted)
+    best = tuple(row for row in best if row.tokenizer == best[0].tokenizer)
+    order = best[0].facets["order"] if best else None
+    values = {str(row.facets["smoothing"]): row.bits_per_byte for row in best[::-1] if row.facets["order"] == order}
+    values = dict(sorted(values.items(), key=lambda item: item[1]))
+    if len(values) < 2:
+        return []
+    (first, low), *_, (last, high) = values.items()
+    saved = 1 - low / high if high else 0.0
+    drawing = figures.plot_bars(
+        values,
+        title=f"Smoothings at order {order}",
+        quantity=BITS,
+        description=f"From {first}, {format_bits(low)}, to {last}, {format_bits(high)}.",
+    )
+    caption = (
+        f"Smoothings at order {order}, the order of the best n-gram model. All use the same counts and differ "
+        f"in the probability they reserve for unseen n-grams. <b>{html.escape(first)}</b> needs "
+        f"{format_percent(saved)} fewer bits than {html.escape(last)}."
+    )
+    at_order = [row for row in faceted if row.facets["order"] == order and row.tokenizer == best[0].tokenizer]
+    return [_figure(drawing, caption + _describe_omitted(at_order))]
+
+
+def plot_costs(rows: Sequence[Row]) -> list[str]:
+    """Scatter plots of size on disk and of training time against bits per byte; need at least two models."""
+    best = rankable_rows(rows)
+    if len(best) < 2:
+        return []
+    sizes, seconds = [row.size_bytes for row in best], [row.train_seconds for row in best]
+    falling = sum(row.is_still_falling for row in best)
+    unfinished = (
+        f" {falling} of the models were still improving when their training time ran out." if falling else ""
+    )
+    reading = "Lower and further left is better. Solid dots are Pareto-optimal: no"
+    omitted = _describe_omitted(rows)
+    return [
+        _figure(
+            _plot_cost(best, [max(size, 1) for size in sizes], "Size", "size of the model", "B"),
+            f"{reading} other model is both at most as large and at least as good. The best model takes "
+            f"{format_size(sizes[0])}, the smallest {format_size(min(sizes))}.{omitted}",
+        ),
+        _figure(
+            _plot_cost(best, [max(time, 1e-3) for time in seconds], "Training time", "time to train", "s"),
+            f"{reading} model trained in less time is better. The best model took {format_duration(seconds[0])}, "
+            f"the fastest {format_duration(min(seconds))}.{unfinished}{omitted}",
+        ),
+    ]
+
+
+def _plot_cost(rows: Sequence[Row], costs: Sequence[float], name: str, label: str, unit: str) -> str:
+    dots = [
+        figures.Dot(row.name, row.family, cost, row.bits_per_byte) for row, cost in zip(rows, costs, strict=True)
+    ]
+    description = f"{len(dots)} models; {len(figures.pareto_front(dots))} are Pareto-optimal."
+    title = f"{name} against quality"
+    return figures.plot_cost_quality(
+        dots, title=title, cost=label, unit=unit, quantity=BITS, description=description
+    )
+
+
+def plot_learning_curves(curves: Sequence[Curve]) -> list[str]:
+    """Bits per byte by training-text size; a curve needs at least two finite points."""
+    finite = {curve.name: _finite_points(curve) for curve in curves}
+    drawn = {name: points for name, points in finite.items() if len(points) > 1}
+    if not drawn:
+        return []
+    drawn = dict(sorted(drawn.items(), key=lambda item: item[1][-1][1]))
+    name, points = next(iter(drawn.items()))
+    (before, was), (after, now) = points[-2:]
+    step = "doubling" if 1.95 < after / before < 2.05 else f"step, to {after / before:.3g} times the text,"
+    change = f"{format_percent(abs(1 - now / was))} in bits" if was else f"{format_bits(now)} bits per byte"
+    title = "Bits per byte by amount of training text"
+    ending = f"{name} is lowest at the full size, with {format_bits(now)}."
+    caption = (
+        "Each line is one model trained on increasing amounts of the same text; a line that still falls at its "
+        f"right end would gain from more text. The last {step} "
+        f"{'saved' if now <= was else 'cost'} <b>{html.escape(name)}</b> {change}."
+    )
+    missing = [html.escape(curve.name) for curve in curves if curve.name not in drawn]
+    if missing:
+        caption += f" Not drawn, with fewer than two finite points: {join_words(missing)}."
+    doubled = {
+        curve.name: (2.0 * curve.bytes[-1], curve.doubled_bits)
+        for curve in curves
+        if curve.name in drawn and curve.doubled_bits is not None
+    }
+    if name in doubled:
+        caption += (
+            f" With twice the text, <b>{html.escape(name)}</b> would reach about {format_bits(doubled[name][1])}: "
+            "an extrapolation by a + b n<sup>−c</sup>, fitted to the last points (dashed)."
+        )
+    drawing = figures.plot_learning_curves(
+        drawn, title=title, quantity=BITS, description=ending, extrapolated=doubled
+    )
+    return [_figure(drawing, caption)]
+
+
+def plot_gradient_flow(flows: Sequence[GradientFlow]) -> list[str]:
+    """Gradient norm by lag for all networks on one axis."""
+    drawn = [flow for flow in flows if flow.lags > 1]
+    if not drawn:
+        return []
+    half_lives = ((flow.name, flow.half_life(flow.layers - 1)) for flow in drawn)
+    finite = {name: value for name, value in half_lives if value is not None and math.isfinite(value)}
+    caption = (
+        "Backpropagation of the loss of one prediction through the test text: the mean gradient norm relative to "
+        "lag 0, with respect to the state of the top layer in recurrent networks (in an LSTM also its cell) and to "
+        "the word vectors in others; the interquartile range over positions is shaded. Where a line is low, the "
+        "network can hardly learn from tokens that far back."
+    )
+    if finite:
+        longest = max(finite, key=finite.__getitem__)
+        name = html.escape(longest)
+        caption += f" The half-life is longest in <b>{name}</b>: {finite[longest]:.1f} tokens."
+    title = "Gradient flow by lag"
+    ends = "; ".join(f"{flow.name} ends at {flow.relative()[-1][-1]:.2g}" for flow in drawn)
+    return [_figure(gradient_flow.plot_gradient_flow(drawn, title=title, description=ends), caption)]
+
+
+def has_order(row: Row) -> bool:
+    """Whether the row has an n-gram order and a smoothing."""
+    return isinstance(row.facets.get("order"), int) and "smoothing" in row.facets
+
+
+def _order_lines(best: Sequence[Row], quantity: str) -> Points:
+    """Points of one line per smoothing and tokenizer, best line first; the best row for each order."""
+    cells: dict[tuple[str, float], float] = {}
+    is_labelled = len({row.tokenizer for row in best}) > 1
+    for row in best:
+        name = f"{row.tokenizer if is_labelled else ''} {row.facets['smoothing']}".strip()
+        cells.setdefault((name, float(row.facets["order"])), getattr(row, quantity))
+    lines: Points = {}
+    for (smoothing, order), value in cells.items():
+        lines.setdefault(smoothing, []).append((order, value))
+    return {smoothing: sorted(points) for smoothing, points in lines.items() if len(points) > 1}
+
+
+def _order_caption(lines: Points) -> str:
+    first, points = next(iter(lines.items()))
+    (low, start), (high, end) = points[0], points[-1]
+    rises = {name: line[-1][1] - min(value for _, value in line) for name, line in lines.items()}
+    turned = [name for name, rise in rises.items() if rise > 0]
+    caption = (
+        f"Lower is better. <b>{html.escape(first)}</b> goes from {format_bits(start)} at order {low:.0f} "
+        f"to {format_bits(end)} at order {high:.0f}."
+    )
+    if turned:
+        caption += (
+            f" More context is not always better: {len(turned)} of {len(lines)} smoothings get worse "
+            f"before their last order, {html.escape(max(turned, key=rises.__getitem__))} most of all."
+        )
+    return caption
+
+
+def _describe_omitted(rows: Sequence[Row]) -> str:
+    """Caption sentence that lists the rows not drawn, n-grams by smoothing."""
+    drawn = {str(row.facets["smoothing"]) for row in rows if is_rankable(row) and has_order(row)}
+    orders: dict[str, list[str]] = {}
+    for row in rows:
+        if not is_rankable(row):
+            name = str(row.facets["smoothing"]) if has_order(row) else row.name
+            orders.setdefault(name, []).extend([str(row.facets["order"])] if name in drawn else [])
+    names = [
+        html.escape(name) + (f" (order {join_words(omitted)})" if omitted else "")
+        for name, omitted in orders.items()
+    ]
+    return f" Not drawn, because infinite or not a probability: {join_words(names)}." if names else ""
+
+
+def _finite_points(curve: Curve) -> list[tuple[float, float]]:
+    pairs = zip(curve.bytes, curve.bits_per_byte, strict=True)
+    return [(size, value) for size, value in pairs if size > 0 and math.isfinite(value)]
+
+
+def _figure(drawing: str, caption: str) -> str:
+    return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
 _TABLE_INTRODUCTION: Final = (
@@ -212,7 +443,7 @@ def summarize(rows: tuple[Row, ...]) -> str:
             "a score that is not a probability."
         )
     best, *others = ranked_rows
-    figure = f"<b>{formatting.format_bits(best.bits_per_byte)} bits per byte</b>"
+    figure = f"<b>{format_bits(best.bits_per_byte)} bits per byte</b>"
     if not others:
         return f"{_bold_name(best)} is the only model ranked: {figure}."
     words = f"{_bold_name(best)} predicts this text best: {figure}, {_lead(best, others[0])} the next"
@@ -229,9 +460,9 @@ def summarize(rows: tuple[Row, ...]) -> str:
 
 def _header(results: Results) -> str:
     split = results.split
-    test_size = formatting.format_size(split.test_bytes)
-    lines, tokens = partial(formatting.format_count, noun="line"), partial(formatting.format_count, noun="token")
-    models = formatting.format_count(len(results.rows), "model")
+    test_size = format_size(split.test_bytes)
+    lines, tokens = partial(format_count, noun="line"), partial(format_count, noun="token")
+    models = format_count(len(results.rows), "model")
     facts = {
         "SHA-256 of the text": Markup(f"<code>{html.escape(results.text_sha256)}</code>"),
         "Tokenizer": results.tokenizer,
@@ -239,7 +470,7 @@ def _header(results: Results) -> str:
         "Validation text": lines(split.valid_lines),
         "Test text": f"{lines(split.test_lines)}, {tokens(split.test_tokens)}, {test_size}",
         "Split": "as given" if split.seed is None else f"drawn with seed {split.seed}",
-        "Time": f"{formatting.format_duration(results.seconds)} for {models}",
+        "Time": f"{format_duration(results.seconds)} for {models}",
     }
     if results.remarks:
         facts["Remarks"] = "; ".join(results.remarks)
@@ -253,11 +484,10 @@ def _header(results: Results) -> str:
 def _figures(results: Results) -> str:
     """Figure sections; without matplotlib, the install instruction."""
     try:
-        order = figures.plot_by_order(results.rows)
-        cost = figures.plot_smoothings(results.rows) + figures.plot_size(results.rows)
-        cost += figures.plot_time(results.rows)
-        growth = figures.plot_learning_curves(results.curves)
-        reach = figures.plot_gradient_flow(results.flows)
+        order = plot_by_order(results.rows)
+        cost = plot_smoothings(results.rows) + plot_costs(results.rows)
+        growth = plot_learning_curves(results.curves)
+        reach = plot_gradient_flow(results.flows)
     except MissingExtra as missing:
         return _section("Figures", "", f'<p class="note">{html.escape(str(missing))}</p>')
     return (
@@ -324,7 +554,7 @@ def _bold_name(row: Row) -> str:
 
 def _lead(best: Row, other: Row) -> str:
     saved = 1 - best.bits_per_byte / other.bits_per_byte if other.bits_per_byte else 0.0
-    return f"{formatting.format_percent(saved)} fewer than" if saved > 0 else "level with"
+    return f"{format_percent(saved)} fewer than" if saved > 0 else "level with"
 
 
 RESULTS, REPORT = "results.json", "report.html"

@@ -192,10 +192,6 @@ class SplitInfo:
     test_bytes: int
     seed: int | None  # None: the splits were given as files
 
-    def to_json(self) -> Json:
-        """JSON form."""
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
@@ -222,7 +218,7 @@ class Results:
             "text": self.text,
             "text_sha256": self.text_sha256,
             "tokenizer": self.tokenizer,
-            "split": self.split.to_json(),
+            "split": dataclasses.asdict(self.split),
             "rows": [row.to_json() for row in rank_rows(self.rows)],
             "curves": [curve.to_json() for curve in self.curves],
             "sentences": [sentence.to_json() for sentence in self.sentences],

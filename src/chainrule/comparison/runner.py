@@ -2,18 +2,19 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from chainrule import families
-from chainrule.comparison import curves, measurement, mixtures, page
-from chainrule.comparison.curves import Clock, Stage
+from chainrule.comparison import measurement, mixtures, page
 from chainrule.comparison.journal import Journal
 from chainrule.comparison.measurement import Measured
-from chainrule.comparison.model_store import Output, Store, kept_names
+from chainrule.comparison.model_store import Output, Store, best_by, kept_names
 from chainrule.comparison.plan import (
     MAX_ORDER,
     Candidate,
@@ -23,12 +24,28 @@ from chainrule.comparison.plan import (
     ngram_candidates,
     plan_networks,
 )
-from chainrule.comparison.results import Results, Row, SplitInfo, add_differences, rank_rows
+from chainrule.comparison.results import (
+    Curve,
+    Results,
+    Row,
+    Sentence,
+    SplitInfo,
+    Surprisal,
+    add_differences,
+    extrapolate,
+    is_unigram,
+    rank_rows,
+    rankable_rows,
+)
 from chainrule.comparison.settings import Settings, make_settings
-from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, tokenize_all
+from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, tokenize, tokenize_all
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
+from chainrule.evaluation.perplexity import LN2
+from chainrule.inspection import gradient_flow
+from chainrule.inspection.sample import take_sample
 from chainrule.lm import Floats
 from chainrule.model import OVERLAP_WARNING_THRESHOLD
+from chainrule.neural.probes.measurements import GradientFlow
 from chainrule.plots.formatting import format_bits, format_duration
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
@@ -36,7 +53,7 @@ from chainrule.system import versions
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import fingerprint
 from chainrule.text.readers import Sources
-from chainrule.text.splits import CorpusSplit, split_text
+from chainrule.text.splits import CorpusSplit, split_text, subsample_blocks
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 Announce = Callable[[str], None]
@@ -45,7 +62,33 @@ NGRAM_SHARE: Final = 0.4
 """Fraction of the budget for n-grams if networks are trained, too."""
 NETWORK_SHARE: Final = 0.7
 """Fraction of the remaining time for networks; the rest is for evaluation, mixtures and learning curves."""
+CURVE_PARTS: Final = (16, 8, 4, 2)  # a learning curve trains on 1/16 … 1/2 of the text
+CURVE_SECONDS: Final = 20.0
+"""Without a total budget, models that train longer than this get no learning curve."""
+FLOW_TOKENS: Final = 2000  # test tokens for the gradient-flow measurement
+FLOW_LAGS: Final = 50
+FLOW_POSITIONS: Final = 64
+SENTENCES: Final = 4
+SENTENCE_LENGTHS: Final = range(8, 22)
 COLLAPSED: Final = "runs of blanks are read as one by every tokenizer, as the word tokenizer does"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time budget of a comparison."""
+
+    total: float  # expected total in seconds
+    start: float = field(default_factory=time.perf_counter)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self.total - self.elapsed)
 
 
 def compare(
@@ -149,13 +192,9 @@ class Comparison:
             tokenizer="; ".join(_describe(one.prepared.tokenizer) for one in self.tokenized),
             split=_split_info(self.texts, first),
             rows=rank_rows(rows),
-            sentences=tuple(curves.sentence_surprisals(self.texts, rows, self.store)),
-            flows=tuple(curves.gradient_flows(self.texts, rows, self.store, self._stage)),
-            curves=tuple(
-                curves.learning_curves(
-                    self.texts, rows, self.tokenized, self.settings, self._stage, self.clock, self.store
-                )
-            ),
+            sentences=tuple(self.sentence_surprisals(rows)),
+            flows=tuple(self.gradient_flows(rows)),
+            curves=tuple(self.learning_curves(rows)),
             command=self.settings.command,
             versions=versions(),
             seconds=self.clock.elapsed,
@@ -222,6 +261,73 @@ class Comparison:
             for measured in mixtures.mix_best(*arguments):
                 self._add(measured)
 
+    def sentence_surprisals(self, rows: Sequence[Row]) -> Iterator[Sentence]:
+        """Surprisal of a few test lines under the best model of each tokenizer and family, and the best unigram."""
+        names = {row.name: None for row in best_by(rows, "tokenizer", "family")}
+        for title in dict.fromkeys(row.tokenizer for row in rows):
+            unigrams = rankable_rows(row for row in rows if row.tokenizer == title and is_unigram(row))
+            names.update({row.name: None for row in unigrams[:1]})
+        lines = [line for line in self.texts.test if len(line.split()) in SENTENCE_LENGTHS]
+        lines = lines or [line for line in self.texts.test if line.strip()]
+        for line in lines[:: max(1, len(lines) // SENTENCES)][:SENTENCES]:
+            scores = [(name, self.store.get(name).score(line)) for name in names]
+            surprisals = (
+                Surprisal(name=name, tokens=score.tokens, bits=tuple((0.0 - p) / LN2 for p in score.log_probs))
+                for name, score in scores
+            )
+            yield Sentence(text=line, by_model=tuple(surprisals))
+
+    def gradient_flows(self, rows: Sequence[Row]) -> Iterator[GradientFlow]:
+        """Gradient flow of the best network of each tokenizer and family."""
+        corpus = Corpus.from_lines(self.texts.test)
+        for row in best_by(rows, "tokenizer", "family"):
+            if row.family in ("ngram", "mixture"):
+                continue
+            sample = take_sample(self.store.get(row.name), corpus, name=row.name, tokens=FLOW_TOKENS)
+            stage = self._stage(f"gradient flow of {row.name}")
+            flows = gradient_flow.measure(sample, lags=FLOW_LAGS, positions=FLOW_POSITIONS, progress=stage)
+            yield from gradient_flow.comparable_flows(flows)
+
+    def learning_curves(self, rows: Sequence[Row]) -> Iterator[Curve]:
+        """Learning curves of the best model of each tokenizer and family, while time is left.
+
+        A network trained on a fraction of the text gets the same fraction of the training time.
+        """
+        by_title = {text.title: text for text in self.tokenized}
+        subsets: dict[tuple[str, int], Tokenized | None] = {}
+        for row in best_by(rows, "tokenizer", "family"):
+            seconds = row.train_seconds / max(1, len(row.seeds))
+            expected = seconds * sum(1 / part for part in CURVE_PARTS)
+            has_limit = self.settings.total_seconds is not None
+            is_too_long = expected > self.clock.left if has_limit else row.train_seconds > CURVE_SECONDS
+            if row.family == "mixture" or (is_too_long and expected > 1):
+                continue
+            whole, config = by_title[row.tokenizer], self.store.get(row.name).config
+            points = []
+            for part in CURVE_PARTS:
+                stage = self._stage(f"learning curve of {row.name}")
+                stage("", 0, None)
+                if (row.tokenizer, part) not in subsets:
+                    subsets[row.tokenizer, part] = _tokenize_part(self.texts, whole, part, self.settings)
+                subset = subsets[row.tokenizer, part]
+                if subset is not None:
+                    candidate = Candidate(subset, row.family, config, row.name)
+                    limit = None if row.epochs is None else seconds / part
+                    with suppress(ChainruleError):  # skip parts too small to train on
+                        model, _ = measurement.train(
+                            candidate,
+                            self.settings,
+                            self.texts.name,
+                            seed=self.settings.seed,
+                            seconds=limit,
+                            progress=stage,
+                        )
+                        points.append((*_size(subset), model.evaluate_encoded(subset.test).bits_per_byte))
+            points.append((*_size(whole), saved_model_bits(row)))
+            tokens, size, bits = zip(*points, strict=True)
+            doubled_bits = extrapolate(size, bits)
+            yield Curve(name=row.name, tokens=tokens, bytes=size, bits_per_byte=bits, doubled_bits=doubled_bits)
+
     def _run_candidate(self, candidate: Candidate, train: Callable[[Candidate], Measured]) -> None:
         """Reuse the row of an interrupted run or train the model; skip it with a warning if training fails."""
         measured = self.journal.finished.get(candidate.name)
@@ -266,7 +372,6 @@ class Comparison:
         stage("", 0, None)
         model, advice = measurement.train(
             candidate,
-            candidate.tokenized.prepared,
             self.settings,
             self.texts.name,
             seed=seed,
@@ -282,13 +387,42 @@ class Comparison:
         self.output.begin(candidate.tokenized.prepared.fingerprint.sha256)
         return self.output.models / candidate.name
 
-    def _stage(self, name: str) -> Stage:
-        return Stage(self.progress, self.clock, name)
+    def _stage(self, name: str) -> Progress:
+        """Return the progress of one stage, reported as elapsed time of the whole comparison."""
+
+        def report(what: str, done: int, total: int | None) -> None:
+            seconds = max(1, round(self.clock.total))
+            description = f"{name}: {what}" if what else name
+            self.progress(description, min(round(self.clock.elapsed), seconds), seconds)
+
+        return report
 
     def _line_bytes(self) -> Floats:
         """UTF-8 bytes of each test line after normalization, including the line break."""
         see = self.tokenized[0].prepared.tokenizer.canonicalize
         return np.array([len(see(line).encode()) + 1 for line in self.texts.test], dtype=np.float64)
+
+
+def _size(tokenized: Tokenized) -> tuple[int, int]:
+    """Tokens and bytes of the training text."""
+    return tokenized.prepared.train.tokens, tokenized.prepared.train.bytes
+
+
+def saved_model_bits(row: Row) -> float:
+    """Bits per byte of the saved model, not the mean over seeds."""
+    saved = [figures["bits_per_byte"] for figures in row.seeds if figures["is_kept"]]
+    return float(saved[0]) if saved else row.bits_per_byte
+
+
+def _tokenize_part(texts: CorpusSplit, whole: Tokenized, part: int, settings: Settings) -> Tokenized | None:
+    """Tokenize every `part`-th block of lines with a new tokenizer; None if they contain no words."""
+    lines = subsample_blocks(texts.train, part)
+    if not any(line.strip() for line in lines):
+        return None
+    with suppress(ChainruleError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)  # the full text has been warned about
+        return tokenize(replace(texts, train=lines), whole.name, settings)
+    return None
 
 
 def _has_grid(tokenized: Tokenized) -> bool:

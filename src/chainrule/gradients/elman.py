@@ -64,18 +64,30 @@ def forward(
     return Trace(ids, targets, h0, x, h, logits, a=a, activation=activation)
 
 
-def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
-    """Return the gradients of L = Σ_t L_t with respect to the state of every step.
+def state_gradients(
+    parameters: Parameters, trace: Trace, window: int | None = None, direct: Floats | None = None
+) -> StateGradients:
+    """Return the gradients of L = Σ_t L_t with respect to the state of every step, from the last to the first.
 
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
-    steps.
+    steps. `direct` (T, m) replaces ∂L_t/∂h_t, for other losses.
     """
-    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
+    direct = trace.output_gradients(parameters.W_o) if direct is None else direct
+    T, m = trace.h.shape
+    slope = get_activation(trace.activation).slope(trace.a, trace.h)  # (T, m)  φ'(a_t); for tanh 1 − h_t²
+    is_cut = truncation_points(T, window)
+    dh, da = np.empty((T, m)), np.empty((T, m))
+    carried = np.zeros(m)
+    for t in reversed(range(T)):
+        dh[t] = direct[t] + carried  # ∂L/∂h_t = ∂L_t/∂h_t + W_hhᵀ δ_{t+1}
+        da[t] = slope[t] * dh[t]  # δ_t = diag(φ'(a_t)) ∂L/∂h_t
+        carried = np.zeros(m) if is_cut[t] else parameters.W_hh.T @ da[t]  # W_hhᵀ δ_t
+    return StateGradients(dh, da, h0=carried)
 
 
 def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
     """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
-    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
+    return state_gradients(parameters, trace, direct=trace.last_output_gradient(parameters.W_o))
 
 
 def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
@@ -92,17 +104,3 @@ def backward(parameters: Parameters, trace: Trace, window: int | None = None) ->
         W_o=dz.T @ trace.h,  # (V, m)  Σ_t (p_t − y_t) h_tᵀ
         b_o=dz.sum(axis=0),  # (V,)    Σ_t (p_t − y_t)
     )
-
-
-def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
-    """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
-    T, m = trace.h.shape
-    slope = get_activation(trace.activation).slope(trace.a, trace.h)  # (T, m)  φ'(a_t); for tanh 1 − h_t²
-    is_cut = truncation_points(T, window)
-    dh, da = np.empty((T, m)), np.empty((T, m))
-    carried = np.zeros(m)
-    for t in reversed(range(T)):
-        dh[t] = direct[t] + carried  # ∂L/∂h_t = ∂L_t/∂h_t + W_hhᵀ δ_{t+1}
-        da[t] = slope[t] * dh[t]  # δ_t = diag(φ'(a_t)) ∂L/∂h_t
-        carried = np.zeros(m) if is_cut[t] else parameters.W_hh.T @ da[t]  # W_hhᵀ δ_t
-    return StateGradients(dh, da, h0=carried)

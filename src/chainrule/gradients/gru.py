@@ -83,43 +83,15 @@ def forward(
     return Trace(ids, targets, h0, x, h, logits, reset=reset, r=r, z=z, u=u, q=q, n=n)
 
 
-def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
-    """Return the gradients of L = Σ_t L_t with respect to the state of every step.
+def state_gradients(
+    parameters: Parameters, trace: Trace, window: int | None = None, direct: Floats | None = None
+) -> StateGradients:
+    """Return the gradients of L = Σ_t L_t with respect to the state of every step, from the last to the first.
 
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
-    steps.
+    steps. `direct` (T, m) replaces ∂L_t/∂h_t, for other losses.
     """
-    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
-
-
-def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
-    """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
-    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
-
-
-def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
-    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
-    gradients = state_gradients(parameters, trace, window)
-    da_r, da_z, _ = np.split(gradients.a, 3, axis=1)  # each (T, m)
-    dz = loss_gradient(trace.p, trace.targets)  # (T, V)
-    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
-    np.add.at(dE, trace.ids, gradients.a @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
-    dR_r = da_r.T @ trace.past  # (m, m)  Σ_t δ_r h_{t−1}ᵀ
-    dR_z = da_z.T @ trace.past  # (m, m)  Σ_t δ_z h_{t−1}ᵀ
-    dR_n = gradients.q.T @ trace.u  # (m, m)  Σ_t ∂L/∂q_t u_tᵀ
-    return Parameters(
-        E=dE,
-        W=gradients.a.T @ trace.x,  # (3m, d)  Σ_t δ_t x_tᵀ
-        R=np.vstack([dR_r, dR_z, dR_n]),  # (3m, m)
-        b=gradients.a.sum(axis=0),  # (3m,)    Σ_t δ_t
-        b_R=gradients.q.sum(axis=0),  # (m,)     Σ_t ∂L/∂q_t
-        W_o=dz.T @ trace.h,  # (V, m)   Σ_t (p_t − y_t) h_tᵀ
-        b_o=dz.sum(axis=0),  # (V,)     Σ_t (p_t − y_t)
-    )
-
-
-def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
-    """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
+    direct = trace.output_gradients(parameters.W_o) if direct is None else direct
     r, z, n, q, past = trace.r, trace.z, trace.n, trace.q, trace.past
     R_r, R_z, R_n = np.split(parameters.R, 3)  # each (m, m)
     T, m = trace.h.shape
@@ -143,3 +115,29 @@ def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window:
         dh_past = z[t] * dh[t] + R_r.T @ da_r + R_z.T @ da_z + du_past
         carried = np.zeros(m) if is_cut[t] else dh_past
     return StateGradients(dh, da, dq, h0=carried)
+
+
+def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
+    """Return the gradients of the last loss L_T only: `h[-1 - k]` is ∂L_T/∂h_{T−k}."""
+    return state_gradients(parameters, trace, direct=trace.last_output_gradient(parameters.W_o))
+
+
+def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
+    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
+    gradients = state_gradients(parameters, trace, window)
+    da_r, da_z, _ = np.split(gradients.a, 3, axis=1)  # each (T, m)
+    dz = loss_gradient(trace.p, trace.targets)  # (T, V)
+    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
+    np.add.at(dE, trace.ids, gradients.a @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
+    dR_r = da_r.T @ trace.past  # (m, m)  Σ_t δ_r h_{t−1}ᵀ
+    dR_z = da_z.T @ trace.past  # (m, m)  Σ_t δ_z h_{t−1}ᵀ
+    dR_n = gradients.q.T @ trace.u  # (m, m)  Σ_t ∂L/∂q_t u_tᵀ
+    return Parameters(
+        E=dE,
+        W=gradients.a.T @ trace.x,  # (3m, d)  Σ_t δ_t x_tᵀ
+        R=np.vstack([dR_r, dR_z, dR_n]),  # (3m, m)
+        b=gradients.a.sum(axis=0),  # (3m,)    Σ_t δ_t
+        b_R=gradients.q.sum(axis=0),  # (m,)     Σ_t ∂L/∂q_t
+        W_o=dz.T @ trace.h,  # (V, m)   Σ_t (p_t − y_t) h_tᵀ
+        b_o=dz.sum(axis=0),  # (V,)     Σ_t (p_t − y_t)
+    )

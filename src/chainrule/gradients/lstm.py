@@ -84,46 +84,15 @@ def forward(
     return Trace(ids, targets, h0, x, h, logits, c0=c0, i=i, f=f, g=g, o=o, c=c)
 
 
-def state_gradients(parameters: Parameters, trace: Trace, window: int | None = None) -> StateGradients:
-    """Return the gradients of L = Σ_t L_t with respect to the state of every step.
+def state_gradients(
+    parameters: Parameters, trace: Trace, window: int | None = None, direct: Floats | None = None
+) -> StateGradients:
+    """Return the gradients of L = Σ_t L_t with respect to the state of every step, from the last to the first.
 
     With a `window`, back-propagation is truncated: gradients do not cross the borders of segments of `window`
-    steps.
+    steps. `direct` (T, m) replaces ∂L_t/∂h_t, for other losses.
     """
-    return _backpropagate(parameters, trace, trace.output_gradients(parameters.W_o), window)
-
-
-def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
-    """Return the gradients of the last loss only: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
-    return _backpropagate(parameters, trace, trace.last_output_gradient(parameters.W_o), None)
-
-
-def cell_path_gradients(parameters: Parameters, trace: Trace) -> Floats:
-    """Return ∂L_T/∂c_t along the cell path only, without the gates, (T, m): (f_{t+1} ⊙ … ⊙ f_T) ⊙ ∂L_T/∂c_T."""
-    f_after = np.vstack([trace.f[1:], np.ones_like(trace.h0)])  # (T, m)  f_{t+1}, 1 after the last step
-    product = np.cumprod(f_after[::-1], axis=0)[::-1]  # (T, m)  Π_{s>t} f_s
-    flow: Floats = product * last_loss_gradients(parameters, trace).c[-1]
-    return flow
-
-
-def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
-    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
-    da = state_gradients(parameters, trace, window).a  # (T, 4m)
-    dz = loss_gradient(trace.p, trace.targets)  # (T, V)
-    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
-    np.add.at(dE, trace.ids, da @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
-    return Parameters(
-        E=dE,
-        W=da.T @ trace.x,  # (4m, d)  Σ_t δ_t x_tᵀ
-        R=da.T @ trace.past,  # (4m, m)  Σ_t δ_t h_{t−1}ᵀ
-        b=da.sum(axis=0),  # (4m,)    Σ_t δ_t
-        W_o=dz.T @ trace.h,  # (V, m)   Σ_t (p_t − y_t) h_tᵀ
-        b_o=dz.sum(axis=0),  # (V,)     Σ_t (p_t − y_t)
-    )
-
-
-def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window: int | None) -> StateGradients:
-    """Propagate gradients from the last step to the first; `direct` (T, m) holds ∂L_t/∂h_t."""
+    direct = trace.output_gradients(parameters.W_o) if direct is None else direct
     i, f, g, o, past_cell = trace.i, trace.f, trace.g, trace.o, trace.past_cell
     tanh_c = np.tanh(trace.c)  # (T, m)
     T, m = trace.h.shape
@@ -150,3 +119,32 @@ def _backpropagate(parameters: Parameters, trace: Trace, direct: Floats, window:
         h_carried = np.zeros(m) if is_cut[t] else parameters.R.T @ da[t]  # through the gates: Rᵀ δ_t
         c_carried = np.zeros(m) if is_cut[t] else f[t] * dc  # through the cell: f_t ⊙ ∂L/∂c_t
     return StateGradients(dh, dc_direct, dc_carried, da, h0=h_carried, c0=c_carried)
+
+
+def last_loss_gradients(parameters: Parameters, trace: Trace) -> StateGradients:
+    """Return the gradients of the last loss only: `h[-1 - k]` is ∂L_T/∂h_{T−k}, `c[-1 - k]` is ∂L_T/∂c_{T−k}."""
+    return state_gradients(parameters, trace, direct=trace.last_output_gradient(parameters.W_o))
+
+
+def cell_path_gradients(parameters: Parameters, trace: Trace) -> Floats:
+    """Return ∂L_T/∂c_t along the cell path only, without the gates, (T, m): (f_{t+1} ⊙ … ⊙ f_T) ⊙ ∂L_T/∂c_T."""
+    f_after = np.vstack([trace.f[1:], np.ones_like(trace.h0)])  # (T, m)  f_{t+1}, 1 after the last step
+    product = np.cumprod(f_after[::-1], axis=0)[::-1]  # (T, m)  Π_{s>t} f_s
+    flow: Floats = product * last_loss_gradients(parameters, trace).c[-1]
+    return flow
+
+
+def backward(parameters: Parameters, trace: Trace, window: int | None = None) -> Parameters:
+    """Return ∂L/∂θ for every parameter θ; each matrix product sums over t. `window` as in `state_gradients`."""
+    da = state_gradients(parameters, trace, window).a  # (T, 4m)
+    dz = loss_gradient(trace.p, trace.targets)  # (T, V)
+    dE = np.zeros_like(parameters.E)  # (V, d)  nonzero only in the rows of the input words
+    np.add.at(dE, trace.ids, da @ parameters.W)  # ∂L/∂x_t = Wᵀ δ_t
+    return Parameters(
+        E=dE,
+        W=da.T @ trace.x,  # (4m, d)  Σ_t δ_t x_tᵀ
+        R=da.T @ trace.past,  # (4m, m)  Σ_t δ_t h_{t−1}ᵀ
+        b=da.sum(axis=0),  # (4m,)    Σ_t δ_t
+        W_o=dz.T @ trace.h,  # (V, m)   Σ_t (p_t − y_t) h_tᵀ
+        b_o=dz.sum(axis=0),  # (V,)     Σ_t (p_t − y_t)
+    )

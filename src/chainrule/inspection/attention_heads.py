@@ -399,60 +399,49 @@ def short_name(name: str, most: int = 28) -> str:
 def heads_table(heads: Sequence[Head]) -> str:
     """Return a `<table>` of heads: kind, distance and entropy."""
     names = ("kind", "distance, tokens", "entropy, bits", "of maximum", "own token", "previous", "first")
-    return _table(
-        "Attention heads",
-        names,
-        [
-            (
-                *(head.layer, head.head, head.name, f"{head.distance:.1f}", f"{head.entropy:.2f}"),
-                *(f"{100 * share:.0f} %" for share in (head.evenness, head.itself, head.previous, head.first)),
-            )
-            for head in heads
-        ],
-    )
+    rows = [
+        (
+            *(head.name, f"{head.distance:.1f}", f"{head.entropy:.2f}"),
+            *(f"{100 * share:.0f} %" for share in (head.evenness, head.itself, head.previous, head.first)),
+        )
+        for head in heads
+    ]
+    return _table("Attention heads", names, heads, rows)
 
 
 def cross_table(heads: Sequence[CrossHead]) -> str:
     """Return a `<table>` of cross-attention heads."""
     names = ("entropy, bits", "maximum, bits", "largest weight", "distance from the diagonal, tokens")
-    return _table(
-        "Cross-attention heads",
-        names,
-        [
-            (
-                *(head.layer, head.head, f"{head.entropy:.2f}", f"{head.possible:.2f}"),
-                *(f"{100 * head.strongest:.0f} %", f"{head.diagonal:.1f}"),
-            )
-            for head in heads
-        ],
-    )
+    rows = [
+        (f"{head.entropy:.2f}", f"{head.possible:.2f}", f"{100 * head.strongest:.0f} %", f"{head.diagonal:.1f}")
+        for head in heads
+    ]
+    return _table("Cross-attention heads", names, heads, rows)
 
 
 def score_table(scores: Sequence[HeadScores]) -> str:
     """Return a `<table>` of the spread of scores with and without √d, and the predicted variance."""
     spread = ("d", "std of qᵀk", "std of qᵀk / √d", "variance of qᵀk")
     names = (*spread, "over all pairs", "predicted", "variance / predicted")
-    return _table(
-        "Spread of attention scores",
-        names,
-        [
-            (
-                *(head.layer, head.head, str(head.width)),
-                *(f"{number:,.4g}" for number in (head.deviation, head.scaled_deviation)),
-                *(f"{number:,.4g}" for number in (head.visible, head.every, head.predicted)),
-                "–" if head.ratio is None else f"{head.ratio:.2f}",
-            )
-            for head in scores
-        ],
-    )
+    rows = []
+    for head in scores:
+        numbers = (head.deviation, head.scaled_deviation, head.visible, head.every, head.predicted)
+        ratio = "–" if head.ratio is None else f"{head.ratio:.2f}"
+        rows.append((str(head.width), *(f"{number:,.4g}" for number in numbers), ratio))
+    return _table("Spread of attention scores", names, scores, rows)
 
 
-def _table(label: str, names: Sequence[str], rows: Sequence[tuple[int | str, ...]]) -> str:
-    """Build a table whose rows begin with layer and head, counted from 0."""
-    numbered = [(str(int(layer) + 1), str(int(head) + 1), *map(str, cells)) for layer, head, *cells in rows]
+def _table(
+    label: str,
+    names: Sequence[str],
+    heads: Sequence[Head | CrossHead | HeadScores],
+    rows: Sequence[tuple[str, ...]],
+) -> str:
+    """Return a table whose rows begin with the layer and the number of the head, counted from 1."""
+    cells = [(str(head.layer + 1), str(head.head + 1), *row) for head, row in zip(heads, rows, strict=True)]
     header = ("layer", "head", *names)
     numbers = [column for column, name in enumerate(header) if name != "kind"]
-    return html_table(header, numbered, label=label, numbers=numbers)
+    return html_table(header, cells, label=label, numbers=numbers)
 
 
 def _draw_weights(axes: Any, alpha: Floats, extent: tuple[float, float, float, float]) -> None:

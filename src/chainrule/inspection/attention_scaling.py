@@ -6,7 +6,7 @@ qᵀk/√d is σ⁴.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -83,13 +83,7 @@ class ScoreSums:
     keys: Floats  # (H, 1 + d, 1 + d)
 
     def __add__(self, other: "ScoreSums") -> "ScoreSums":
-        return ScoreSums(
-            self.visible + other.visible,
-            self.every + other.every,
-            self.products + other.products,
-            self.queries + other.queries,
-            self.keys + other.keys,
-        )
+        return ScoreSums(*map(np.add, astuple(self), astuple(other)))
 
 
 def accumulate(record: AttentionRecord) -> ScoreSums | None:

@@ -7,7 +7,7 @@ fine cells, a few positions at a time, and the cells are merged into bins afterw
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -46,12 +46,7 @@ class Tally:
         return cls(*np.zeros((4, CELLS)))
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.events + other.events,
-            self.expected + other.expected,
-            self.variance + other.variance,
-            self.hits + other.hits,
-        )
+        return Tally(*map(np.add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +73,6 @@ class Bin:
         if hits >= self.predicted * self.events:
             return min(1.0, 2 * binomial_tail(hits, self.events, self.predicted))
         return min(1.0, 2 * binomial_tail(self.events - hits, self.events, 1 - self.predicted))
-
-
-@dataclass(frozen=True, slots=True)
-class ChanceLevel:
-    """Expected calibration error of a perfectly calibrated model with the same confidences."""
-
-    mean: float
-    quantile: float  # 99.5 % quantile
 
 
 def tally_events(log_probs: Floats, targets: Ids) -> Tally:
@@ -150,21 +137,24 @@ def expected_calibration_error(bins: Sequence[Bin]) -> float:
     return sum(b.events * abs(b.observed - b.predicted) for b in bins) / total if total else 0.0
 
 
-def chance_level(bins: Sequence[Bin]) -> ChanceLevel:
-    """Simulate the error of a calibrated model by drawing the hits of each bin; deterministic."""
+def chance_level(bins: Sequence[Bin]) -> tuple[float, float]:
+    """Return the mean error of a calibrated model with these confidences, and the 99.5 % quantile.
+
+    Simulated by drawing the hits of each bin; deterministic.
+    """
     if not bins:
-        return ChanceLevel(0.0, 0.0)
+        return 0.0, 0.0
     n = np.array([b.events for b in bins])
     predicted = np.clip([b.predicted for b in bins], 0.0, 1.0)
     observed = np.random.default_rng(0).binomial(n, predicted, size=(DRAWS, len(bins))) / n
     errors = np.abs(observed - predicted) @ n / n.sum()  # (draws,)
-    return ChanceLevel(float(errors.mean()), float(np.quantile(errors, 0.995)))
+    return float(errors.mean()), float(np.quantile(errors, 0.995))
 
 
 def is_miscalibrated(bins: Sequence[Bin]) -> bool:
     """Return whether the expected calibration error exceeds what chance explains."""
-    error, chance = expected_calibration_error(bins), chance_level(bins)
-    return error > max(MIN_RATIO * chance.mean, chance.quantile) + 1e-9
+    mean, quantile = chance_level(bins)
+    return expected_calibration_error(bins) > max(MIN_RATIO * mean, quantile) + 1e-9
 
 
 def describe(bins: Sequence[Bin]) -> str:
@@ -185,7 +175,7 @@ def describe(bins: Sequence[Bin]) -> str:
 
 def describe_error(bins: Sequence[Bin]) -> str:
     """Describe the expected calibration error of top predictions against its level by chance."""
-    error, expected = (100 * deviation for deviation in (expected_calibration_error(bins), chance_level(bins).mean))
+    error, expected = (100 * deviation for deviation in (expected_calibration_error(bins), chance_level(bins)[0]))
     verdict = "this is more than chance explains" if is_miscalibrated(bins) else "chance can explain this"
     return (
         f"the expected calibration error of its top predictions is {error:.1f} percentage points, against "
@@ -231,30 +221,39 @@ LONGEST_NAME: Final = 24  # characters
 def plot_all_tokens(models: Mapping[str, Sequence[Bin]], *, title: str) -> str:
     """Plot the bins of all vocabulary tokens on log scales; error bars are two standard errors."""
     drawable = {name: [b for b in bins if b.predicted > 0] for name, bins in models.items()}
-    least = _least(drawable)
-
-    def paint(axes: Any) -> None:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        _diagonal(axes, least, 1.0)
-        for index, (name, bins) in enumerate(drawable.items()):
-            _draw(axes, index, name, bins, least)
-        _finish(axes, least, 1.0, "predicted probability", "observed frequency")
-        _tick_percentages(axes, least)
-
-    return figures.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
+    return _plot(models, drawable, _least(drawable), ("predicted probability", "observed frequency"), title)
 
 
 def plot_top_predictions(models: Mapping[str, Sequence[Bin]], *, title: str) -> str:
     """Plot the bins of the most probable tokens, axes from 0 to 1; error bars are two standard errors."""
+    labels = ("confidence of the top prediction", "accuracy of the top prediction")
+    return _plot(models, models, 0.0, labels, title)
+
+
+def _plot(
+    models: Mapping[str, Sequence[Bin]],
+    drawable: Mapping[str, Sequence[Bin]],
+    least: float,
+    labels: tuple[str, str],
+    title: str,
+) -> str:
+    """Plot predicted against observed from `least` to 1, on log scales if `least` is positive."""
 
     def paint(axes: Any) -> None:
-        _diagonal(axes, 0.0, 1.0)
-        for index, (name, bins) in enumerate(models.items()):
-            _draw(axes, index, name, bins, 0.0)
-        _finish(axes, 0.0, 1.0, "confidence of the top prediction", "accuracy of the top prediction")
+        if least:
+            axes.set(xscale="log", yscale="log")
+        diagonal = {"ls": (0, (4, 3)), "lw": 1, "color": figures.PALETTE[-1], "label": "perfect calibration"}
+        axes.plot([least, 1.0], [least, 1.0], **diagonal)
+        for index, (name, bins) in enumerate(drawable.items()):
+            _draw(axes, index, name, bins, least)
+        axes.set(xlim=(least, 1.0), ylim=(least, 1.0), xlabel=labels[0], ylabel=labels[1])
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=NAMES_A_ROW)
+        if least:
+            _tick_percentages(axes, least)
 
-    return figures.render(paint, title, describe_points(models), _margins(models), SIDE + _head(models), SIDE)
+    head = 18.0 * -(-(len(models) + 1) // NAMES_A_ROW)  # height of the legend, in pixels
+    margins = figures.Margins(left=84, right=16, top=14 + head, bottom=44)
+    return figures.render(paint, title, describe_points(models), margins, SIDE + head, SIDE)
 
 
 def describe_points(models: Mapping[str, Sequence[Bin]]) -> str:
@@ -281,20 +280,6 @@ def _draw(axes: Any, index: int, name: str, bins: Sequence[Bin], least: float) -
     axes.plot([max(b.predicted, least) for b in without_hits], [least] * len(without_hits), "v", **style)
 
 
-def _diagonal(axes: Any, low: float, high: float) -> None:
-    axes.plot(
-        [low, high], [low, high], ls=(0, (4, 3)), lw=1, color=figures.PALETTE[-1], label="perfect calibration"
-    )
-
-
-def _finish(axes: Any, low: float, high: float, x_label: str, y_label: str) -> None:
-    axes.set_xlim(low, high)
-    axes.set_ylim(low, high)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=NAMES_A_ROW)
-
-
 def _tick_percentages(axes: Any, least: float) -> None:
     """Label at most six powers of ten as percentages."""
     decades = math.floor(-math.log10(least))
@@ -309,12 +294,3 @@ def _least(models: Mapping[str, Sequence[Bin]]) -> float:
     """Return the lower axis limit: half of the smallest positive value."""
     values = [value for bins in models.values() for b in bins for value in (b.predicted, b.observed) if value > 0]
     return min([0.5 * value for value in values], default=1e-3)
-
-
-def _head(models: Mapping[str, Sequence[Bin]]) -> float:
-    """Return the height of the legend, in pixels."""
-    return 18.0 * -(-(len(models) + 1) // NAMES_A_ROW)
-
-
-def _margins(models: Mapping[str, Sequence[Bin]]) -> figures.Margins:
-    return figures.Margins(left=84, right=16, top=14 + _head(models), bottom=44)

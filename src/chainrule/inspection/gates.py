@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from chainrule.inspection.recurrent_matrix import GATE_NAMES, compact_paths, draw_dots
+from chainrule.inspection.recurrent_matrix import GATE_NAMES
 from chainrule.inspection.report import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.inspection.text_properties import PROPERTIES, AlignedText, Property, parse_property
@@ -240,22 +240,23 @@ def plot_histograms(rows: Mapping[str, Sequence[Panel]], *, title: str) -> str:
 
     descriptions = (f"{layer}, {panel.name}: {panel.note}" for layer, panels in rows.items() for panel in panels)
     margins = figures.Margins(0, 0, 0, 0)
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    description = "; ".join(descriptions) + "."
+    return figures.render(paint, title, description, margins, height, width, is_compact=True)
 
 
 def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title: str) -> str:
     """Plot one panel per gate, one dot per cell: share of tokens open (x) against closed (y)."""
-    gates = list(next(iter(layers.values())))
-    width, height = max(figures.WIDTH, len(gates) * (PANEL + 44) + 26), PANEL + 92
+    names = {gate: f"{GATE_NAMES[gate]} {gate}" for gate in next(iter(layers.values()))}
+    width, height = max(figures.WIDTH, len(names) * (PANEL + 44) + 26), PANEL + 92
 
     def paint(axes: Any) -> None:
         axes.set_axis_off()
-        for j, gate in enumerate(gates):
+        for j, gate in enumerate(names):
             box = ((52 + j * (PANEL + 44)) / width, 42 / height, PANEL / width, PANEL / height)
             panel = axes.figure.add_axes(box)
             panel.plot([0, 1], [1, 0], lw=0.8, color=figures.PALETTE[-1])
             for index, statistics in enumerate(layers.values()):
-                draw_dots(
+                figures.draw_dots(
                     panel,
                     statistics[gate].open_share,
                     statistics[gate].closed_share,
@@ -263,7 +264,7 @@ def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title
                     3.5,
                 )
             panel.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
-            panel.set_title(_gate_name(gate), fontsize=figures.FONT_SIZE, pad=4)
+            panel.set_title(names[gate], fontsize=figures.FONT_SIZE, pad=4)
             panel.set_xlabel("open, share of tokens")
             panel.set_ylabel("closed, share of tokens" if j == 0 else "")
         for index, layer in enumerate(layers):
@@ -272,13 +273,14 @@ def plot_saturation(layers: Mapping[str, Mapping[str, GateStatistics]], *, title
         axes.legend(frameon=False, loc="upper left", ncols=5, handletextpad=0.1, borderaxespad=0.0)
 
     descriptions = (
-        f"{layer}, {_gate_name(gate)}: open at {100 * statistics.open_share.mean():.0f} %, "
+        f"{layer}, {names[gate]}: open at {100 * statistics.open_share.mean():.0f} %, "
         f"closed at {100 * statistics.closed_share.mean():.0f} % of tokens"
         for layer, by_gate in layers.items()
         for gate, statistics in by_gate.items()
     )
     margins = figures.Margins(8, 0, 2, 0)
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins, height, width))
+    description = "; ".join(descriptions) + "."
+    return figures.render(paint, title, description, margins, height, width, is_compact=True)
 
 
 def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
@@ -299,7 +301,7 @@ def plot_time_constants(curves: Mapping[str, Floats], *, title: str) -> str:
 
     descriptions = (f"{name}: median {np.median(values):.3g} tokens" for name, values in curves.items())
     margins = figures.Margins(left=66, top=20 + 18 * -(-len(curves) // 2))
-    return compact_paths(figures.render(paint, title, "; ".join(descriptions) + ".", margins))
+    return figures.render(paint, title, "; ".join(descriptions) + ".", margins, is_compact=True)
 
 
 def survival_curve(values: Floats) -> tuple[Floats, Floats]:
@@ -333,10 +335,6 @@ def _histogram(axes: Any, panel: Panel, name: str, colour: str) -> None:
     axes.set_title(f"{name}\n{panel.note}", fontsize=figures.FONT_SIZE - 1, pad=3)
 
 
-def _gate_name(gate: str) -> str:
-    return f"{GATE_NAMES[gate]} {gate}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellActivity:
     """Gate and cell activity of one model on its text."""
@@ -344,6 +342,7 @@ class CellActivity:
     name: str
     layers: list[LayerStates]
     gate_statistics: dict[int, dict[str, GateStatistics]]  # by layer and gate
+    time_constants: dict[int, Floats]  # (D,) of every layer with a memory gate
     text: AlignedText
     token_texts: list[str]  # (N,) the text split at tokens
     values: dict[str, Floats]  # (N,) per varying property
@@ -358,24 +357,12 @@ class CellActivity:
 
     def significant_cells(self) -> list[tuple[str, CorrelatedCell]]:
         """Return properties with a significantly correlated cell, strongest first, without redundant ones."""
-        candidates = [
-            (name, cells_of_property[0])
-            for name, cells_of_property in self.best_cells.items()
-            if cells_of_property[0].is_significant
-        ]
+        candidates = [(name, best) for name, (best, *_) in self.best_cells.items() if best.is_significant]
         result: list[tuple[str, CorrelatedCell]] = []
         for name, cell in sorted(candidates, key=lambda pair: -abs(pair[1].r_second)):
             if not any(are_redundant(self.values[name], self.values[other]) for other, _ in result):
                 result.append((name, cell))
         return result
-
-    def time_constants(self) -> dict[int, Floats]:
-        """Return the time constants (D,) of every layer with a memory gate."""
-        return {
-            layer.layer: time_constants(self.gate_statistics[layer.layer][layer.memory_gate].mean)
-            for layer in self.layers
-            if layer.memory_gate
-        }
 
 
 MOST_TEXTS: Final = 4  # coloured texts per model, besides tracked ones
@@ -415,9 +402,7 @@ def make_figures(activity: CellActivity, tracked: Mapping[str, Property]) -> Ite
 
 
 def _gate_figures(activity: CellActivity, name: str) -> Iterator[Figure]:
-    statistics = {
-        f"layer {number}": layer_statistics for number, layer_statistics in activity.gate_statistics.items()
-    }
+    statistics = {f"layer {k}": by_gate for k, by_gate in activity.gate_statistics.items()}
     yield Figure(
         name=f"{activity.name}: saturation",
         drawing=plot_saturation(statistics, title=f"Saturation of the gates of {activity.name}"),
@@ -428,7 +413,7 @@ def _gate_figures(activity: CellActivity, name: str) -> Iterator[Figure]:
         ),
         is_wide=True,
     )
-    constants = {f"layer {number}": values for number, values in activity.time_constants().items()}
+    constants = {f"layer {number}": values for number, values in activity.time_constants.items()}
     gate = next(layer.memory_gate for layer in activity.layers) or ""
     yield Figure(
         name=f"{activity.name}: memory",
@@ -484,12 +469,8 @@ def _tracked_figure(
 
 
 def _cell_row(cell: CorrelatedCell) -> tuple[str, ...]:
-    numbers = (
-        format_correlation(cell.r_first),
-        format_correlation(cell.r_second),
-        f"{100 * cell.p_value:.2g} %",
-    )
-    return str(cell.layer), str(cell.cell), *numbers
+    first, second = map(format_correlation, (cell.r_first, cell.r_second))
+    return str(cell.layer), str(cell.cell), first, second, f"{100 * cell.p_value:.2g} %"
 
 
 def _text_figure(
@@ -561,16 +542,14 @@ def describe(activity: CellActivity, tracked: Mapping[str, Property]) -> Iterato
         share = saturation(layer)
         if layer.gates or share < LEAST_SATURATED:
             continue
-        if layer.nonlinearity == "relu":
-            yield f"{100 * share:.0f} % of the states of layer {layer.layer} are zero and pass no gradient back"
-        else:
-            clause = "are saturated and pass almost no gradient back"
-            yield f"{100 * share:.0f} % of the states of layer {layer.layer} {clause}"
+        is_zero = layer.nonlinearity == "relu"
+        effect = "zero and pass no gradient" if is_zero else "saturated and pass almost no gradient"
+        yield f"{100 * share:.0f} % of the states of layer {layer.layer} are {effect} back"
 
 
 def _memory_findings(activity: CellActivity) -> Iterator[str]:
     """Describe the memory gates, the layer of longest memory first."""
-    constants = activity.time_constants()
+    constants = activity.time_constants
     layers = {layer.layer: layer for layer in activity.layers}
     for number in sorted(constants, key=lambda number: -float(np.median(constants[number]))):
         gate = layers[number].memory_gate or ""
@@ -606,7 +585,7 @@ def _tracked_finding(activity: CellActivity, name: str, text_property: Property)
 
 def to_json(activity: CellActivity) -> dict[str, Any]:
     """Return the statistics of gates, cells and tracked properties."""
-    constants = activity.time_constants()
+    constants = activity.time_constants
     return {
         "tokens": activity.tokens,
         "layers": [
@@ -685,12 +664,15 @@ def read_cells(
     tracked_values: dict[str, Floats] = {}
     for name, text_property in tracked.items():  # separately: select_varying drops duplicates
         tracked_values |= select_varying({name: text_property.values(text)})
+    statistics = {
+        layer.layer: {gate: gate_statistics(x) for gate, x in layer.sigmoid_gates.items()} for layer in layers
+    }
+    memory_gates = {layer.layer: gate for layer in layers if (gate := layer.memory_gate)}
     return CellActivity(
         name=sample.name,
         layers=layers,
-        gate_statistics={
-            layer.layer: {gate: gate_statistics(x) for gate, x in layer.sigmoid_gates.items()} for layer in layers
-        },
+        gate_statistics=statistics,
+        time_constants={k: time_constants(statistics[k][gate].mean) for k, gate in memory_gates.items()},
         text=text,
         token_texts=text.token_texts(),
         values=values | tracked_values,

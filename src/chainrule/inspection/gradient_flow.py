@@ -79,7 +79,8 @@ def plot_gradient_flow(
         for points in bounds.values():
             axes.plot(*zip(*points, strict=True), ls=(0, (1, 1.6)), lw=1.6, color=figures.PALETTE[-1])
         _scale(axes, [*(points for _, points in shown), *bounds.values()])
-        _label(axes, "relative to lag 0" if is_relative else "in nats")
+        unit = "relative to lag 0" if is_relative else "in nats"
+        figures.label_axes(axes, "lag k, tokens back", f"mean gradient norm, {unit}")
         coloured = zip(shown, cycle(figures.PALETTE), strict=False)
         ends = [figures.LineEnd(line.name, *points[-1], colour) for (line, points), colour in coloured]
         ends += [figures.LineEnd(name, *points[-1], figures.PALETTE[-1]) for name, points in bounds.items()]
@@ -166,13 +167,6 @@ def _scale(axes: Any, drawn: Sequence[Sequence[tuple[float, float]]]) -> None:
     axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, integer=True))
 
 
-def _label(axes: Any, unit: str) -> None:
-    """Write the y label horizontally above the axis."""
-    axes.set_xlabel("lag k, tokens back")
-    above = (2, axes.get_window_extent().y1 + 18)
-    axes.annotate(f"mean gradient norm, {unit}", above, xycoords="figure pixels", annotation_clip=False)
-
-
 def comparable_flows(flows: Sequence[GradientFlow]) -> list[GradientFlow]:
     """Return the flows to compare between models: the first, and that along the cell of an LSTM."""
     cells = [replace(flow, name=f"{flow.name}, cell", forget=None) for flow in flows if flow.what == "c"]
@@ -246,22 +240,18 @@ def _describe_persistence(relative: float, where: str, last_lag: int) -> str:
 
 def to_json(flow: GradientFlow) -> list[dict[str, Any]]:
     """Return one entry per layer."""
-    mean, relative, products = flow.mean(), flow.relative(), flow.forget_product()
     low, middle, high = flow.quantile((0.25, 0.5, 0.75))
-    return [
-        {
-            "layer": layer + 1,
-            "lags": list(range(flow.lags)),
-            "mean": round_for_json(mean[layer]),
-            "relative": round_for_json(relative[layer]),
-            "median": round_for_json(middle[layer]),
-            "quartiles": [round_for_json(low[layer]), round_for_json(high[layer])],
-            "half_life": replace_nonfinite(flow.half_life(layer)),
-            "reach": flow.reach(layer),
-        }
-        | ({} if products is None else {"forget": round_for_json(products[layer])})
-        for layer in range(flow.layers)
-    ]
+    curves = {"mean": flow.mean(), "relative": flow.relative(), "median": middle, "low": low, "high": high}
+    products, lags = flow.forget_product(), list(range(flow.lags))
+    entries: list[dict[str, Any]] = []
+    for layer in range(flow.layers):
+        half_life, reach = flow.half_life(layer), flow.reach(layer)
+        rounded = {name: round_for_json(values[layer]) for name, values in curves.items()}
+        quartiles = [rounded.pop("low"), rounded.pop("high")]
+        entry = {"layer": layer + 1, "lags": lags, **rounded, "quartiles": quartiles}
+        entry |= {"half_life": replace_nonfinite(half_life), "reach": reach}
+        entries.append(entry if products is None else entry | {"forget": round_for_json(products[layer])})
+    return entries
 
 
 BOUND_LABEL: Final = "bound"

@@ -597,26 +597,16 @@ def plot_orders(orders: Orders, *, title: str) -> str:
     """Plot the share of tokens scored by each order, labelled with their mean bits."""
     statistics = order_statistics(orders)
     labels = [f"{100 * entry.share:.0f} %{_cost(entry)}" for entry in statistics]
+    percent = {ngram_name(entry.order): 100 * entry.share for entry in statistics}
 
     def paint(axes: Any) -> None:
-        rows = range(len(statistics))
-        drawn = axes.barh(rows, [100 * entry.share for entry in statistics], height=0.66, color=figures.PALETTE[0])
-        for bar, entry in zip(drawn, statistics, strict=True):
-            bar.set(alpha=0.25 + 0.7 * entry.order / orders.order, clip_on=False)
-        axes.bar_label(drawn, labels, padding=4, fontsize=figures.FONT_SIZE)
-        axes.set_yticks(rows, [ngram_name(entry.order) for entry in statistics])
-        axes.invert_yaxis()
-        axes.set_xlim(0, max(100 * entry.share for entry in statistics) * 1.02 or 1.0)
-        axes.set_xlabel("share of tokens, %")
-        axes.grid(visible=False)
+        opacities = [0.25 + 0.7 * entry.order / orders.order for entry in statistics]
+        figures.draw_bars(axes, percent, labels, "share of tokens, %", opacities)
+        axes.set_xlim(0, max(percent.values()) * 1.02 or 1.0)
 
-    description = "; ".join(
-        f"{ngram_name(entry.order)}: {text}" for entry, text in zip(statistics, labels, strict=True)
-    )
-    right = 12 + max(map(figures.text_width, labels))
-    margins = figures.Margins(
-        left=16 + max(figures.text_width(ngram_name(entry.order)) for entry in statistics), right=right, top=8
-    )
+    description = "; ".join(f"{name}: {text}" for name, text in zip(percent, labels, strict=True))
+    left, right = (pad + max(map(figures.text_width, texts)) for pad, texts in ((16, percent), (12, labels)))
+    margins = figures.Margins(left=left, right=right, top=8)
     return figures.render(paint, title, description, margins, 58 + 26 * len(statistics))
 
 

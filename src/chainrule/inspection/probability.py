@@ -204,7 +204,7 @@ def _calibration(readings: Sequence[ModelReading]) -> list[Figure]:
     top_predictions = {reading.name: reading.best_guesses for reading in normalized}
     errors = "; ".join(
         f"{bold(reading.name)} {100 * calibration.expected_calibration_error(reading.best_guesses):.1f} "
-        f"({100 * calibration.chance_level(reading.best_guesses).mean:.1f} by chance)"
+        f"({100 * calibration.chance_level(reading.best_guesses)[0]:.1f} by chance)"
         for reading in normalized
     )
     unnormalized = [bold(reading.name) for reading in readings if not reading.predictions.is_normalized]
@@ -288,7 +288,7 @@ def _to_json(reading: ModelReading) -> dict[str, Any]:
     if reading.all_tokens:
         document["calibration"] = {
             "expected_calibration_error": calibration.expected_calibration_error(reading.best_guesses),
-            "expected_by_chance": calibration.chance_level(reading.best_guesses).mean,
+            "expected_by_chance": calibration.chance_level(reading.best_guesses)[0],
             "all_tokens": [b.as_json() for b in reading.all_tokens],
             "best_guesses": [b.as_json() for b in reading.best_guesses],
         }

@@ -6,8 +6,7 @@ one layer. Below the top layer, or with attention over past states, gradients al
 the product is not a bound.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from chainrule.inspection.report import Figure, Finding, Section
 from chainrule.inspection.sample import Sample
 from chainrule.lm import Floats
 from chainrule.neural.cells import CELLS
-from chainrule.neural.probes.measurements import MAX_SLOPE, UNIT_TOLERANCE, Complexes, Recurrence, Spectrum
+from chainrule.neural.probes.measurements import MAX_SLOPE, UNIT_TOLERANCE, Complexes, Recurrence
 from chainrule.plots import figures
 from chainrule.plots.html import RULED, escape, html_table
 from chainrule.progress import Progress, silent
@@ -32,6 +31,10 @@ GATE_NAMES: Final[Mapping[str, str]] = {
     "n": "candidate",
 }
 """Names of the gates by letter; an Elman layer has one matrix and no letter."""
+
+INITIALIZATIONS: Final[Mapping[str, str]] = {
+    name: f"{name.replace('xavier', 'Xavier')} initialization" for name in ("orthogonal", "xavier", "small")
+}
 
 
 def gradient_bound(gain: float, lags: int) -> Floats:
@@ -87,17 +90,16 @@ NARROWEST, WIDEST = 150, 234  # pixels of one panel; five fit side by side in 1,
 LOWEST: Final = 1e-8  # limits of the bound axis
 HIGHEST: Final = 1e8
 
-_DOT: Final = re.compile(r"M ([-\d.]+) ([-\d.]+) *\n?L \1 \2(?![\d.]) *\n?")
-_PATH: Final = re.compile(r' d="(M [^"]*)"')
-
 
 def plot_eigenvalues(recurrences: Sequence[Recurrence], *, title: str) -> str:
     """Plot one complex plane per layer, then one per random initialization of the first layer's width."""
-    panels = {_layer_name(recurrence): recurrence.main.eigenvalues for recurrence in recurrences}
+    panels = {}
+    for recurrence in recurrences:
+        gate = recurrence.main_gate
+        name = f"layer {recurrence.layer}" + (f", {GATE_NAMES[gate]} {gate}" if gate else "")
+        panels[name] = recurrence.main.eigenvalues
     layers = len(panels)
-    panels |= {
-        _initialization(name): recurrence.eigenvalues for name, recurrence in recurrences[0].random_spectra.items()
-    }
+    panels |= {INITIALIZATIONS[name]: random.eigenvalues for name, random in recurrences[0].random_spectra.items()}
     planes = [
         _plane(values, f"{title}, {name}", name, figures.PALETTE[0 if index < layers else 1])
         for index, (name, values) in enumerate(panels.items())
@@ -149,49 +151,22 @@ def plot_bounds(curves: Mapping[str, Floats], *, title: str) -> str:
 def spectrum_table(recurrences: Sequence[Recurrence]) -> str:
     """Return a table of the norms of every matrix, followed by the random initializations of each width."""
     rows = [
-        (f"layer {recurrence.layer}, {_gate_name(gate)}", recurrence.width, spectrum)
+        (f"layer {recurrence.layer}, {GATE_NAMES[gate]} {gate}".strip(), recurrence.width, spectrum)
         for recurrence in recurrences
         for gate, spectrum in recurrence.spectra.items()
     ]
     by_width = {recurrence.width: recurrence.random_spectra for recurrence in recurrences}
     rows += [
-        (_initialization(name), width, spectrum)
+        (INITIALIZATIONS[name], width, spectrum)
         for width, spectra in by_width.items()
         for name, spectrum in spectra.items()
     ]
+    cells = [
+        (name, str(width), f"{spectrum.radius:.3f}", f"{spectrum.norm:.3f}", f"{100 * spectrum.outside:.0f} %")
+        for name, width, spectrum in rows
+    ]
     header = ("matrix", "width", "spectral radius", "largest singular value", "eigenvalues outside the unit circle")
-    return html_table(
-        header,
-        [_table_row(*row) for row in rows],
-        label="Norms of recurrent matrices",
-        style=RULED,
-        numbers=range(1, 5),
-    )
-
-
-def _initialization(name: str) -> str:
-    return f"{'Xavier' if name == 'xavier' else name} initialization"
-
-
-def draw_dots(axes: Any, x: Floats, y: Floats, colour: str, size: float = 3.0) -> None:
-    """Draw round points as one path, which `compact_paths` shortens to a dozen bytes each."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    points = np.stack([x, y], axis=1)[:, None].repeat(2, axis=1).reshape(-1, 2)  # each twice: a line of length 0
-    path = Path(points, np.tile([Path.MOVETO, Path.LINETO], len(x)))
-    path.should_simplify = False
-    axes.add_patch(PathPatch(path, fill=False, lw=size, color=colour, capstyle="round", alpha=0.8, clip_on=False))
-
-
-def compact_paths(drawn: str) -> str:
-    """Round path coordinates in an SVG to a tenth of a pixel and abbreviate points."""
-
-    def shorten(match: re.Match[str]) -> str:
-        path = re.sub(r"-?\d+\.\d\d+", lambda number: f"{float(number[0]):.1f}", match[1])
-        return f' d="{_DOT.sub(lambda dot: f"M{dot[1]} {dot[2]}h0", path)}"'
-
-    return _PATH.sub(shorten, drawn)
+    return html_table(header, cells, label="Norms of recurrent matrices", style=RULED, numbers=range(1, 5))
 
 
 def _plane(values: Complexes, title: str, name: str, colour: str) -> str:
@@ -199,10 +174,15 @@ def _plane(values: Complexes, title: str, name: str, colour: str) -> str:
     margins = figures.Margins(left=GAP, right=4, top=HEAD, bottom=HEAD)
     height, width = PANEL + 2 * HEAD, PANEL + GAP + 4
     description = f"{name}: largest modulus {np.abs(values).max():.2f}."
-    drawn = figures.render(
-        lambda axes: _paint_plane(axes, values, name, colour), title, description, margins, height, width
+    return figures.render(
+        lambda axes: _paint_plane(axes, values, name, colour),
+        title,
+        description,
+        margins,
+        height,
+        width,
+        is_compact=True,
     )
-    return compact_paths(drawn)
 
 
 def _paint_plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
@@ -212,26 +192,13 @@ def _paint_plane(axes: Any, values: Complexes, name: str, colour: str) -> None:
     tick = decade * max(step for step in (1, 2, 5) if step * decade <= limit)
     angle = np.linspace(0.0, 2 * np.pi, 73)
     axes.plot(np.cos(angle), np.sin(angle), lw=1, color=figures.PALETTE[-1])
-    draw_dots(axes, values.real, values.imag, colour)
+    figures.draw_dots(axes, values.real, values.imag, colour)
     axes.set(xlim=(-limit, limit), ylim=(-limit, limit), xticks=[-tick, 0, tick], yticks=[-tick, 0, tick])
     axes.xaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.spines[:].set_visible(False)
     axes.grid(visible=True, axis="both")
     axes.set_title(name, fontsize=figures.FONT_SIZE, pad=4)
-
-
-def _table_row(name: str, width: int, spectrum: Spectrum) -> tuple[str, ...]:
-    return name, str(width), f"{spectrum.radius:.3f}", f"{spectrum.norm:.3f}", f"{100 * spectrum.outside:.0f} %"
-
-
-def _layer_name(recurrence: Recurrence) -> str:
-    gate = recurrence.main_gate
-    return f"layer {recurrence.layer}" + (f", {GATE_NAMES[gate]} {gate}" if gate else "")
-
-
-def _gate_name(gate: str) -> str:
-    return f"{GATE_NAMES[gate]} {gate}".strip()
 
 
 LAGS: Final = 100
@@ -244,16 +211,16 @@ def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Sectio
     if not recurrent:
         return None
     recurrences = {sample.name: _recurrences(sample, progress) for sample in recurrent}
-    figures: list[Figure] = []
-    for name, layers in recurrences.items():
-        figures += [_eigenvalues(name, layers), _table(name, layers)]
     return Section(
         name="recurrent_matrix",
         title="Recurrent matrices",
         findings=tuple(
             Finding(name, f"{describe(layer)}.") for name, layers in recurrences.items() for layer in layers
         ),
-        figures=(*figures, *_bound_figures(recurrences)),
+        figures=(
+            *(figure for name, layers in recurrences.items() for figure in _figures(name, layers)),
+            *_bound_figures(recurrences),
+        ),
         data={name: [layer.as_json() for layer in layers] for name, layers in recurrences.items()},
         arrays={
             f"{name}/layer {layer.layer}/{gate or 'R'}/{what}": values
@@ -271,9 +238,9 @@ def _recurrences(sample: Sample, progress: Progress) -> list[Recurrence]:
     return recurrent_spectra(sample.model.lm.network, progress)
 
 
-def _eigenvalues(name: str, layers: Sequence[Recurrence]) -> Figure:
+def _figures(name: str, layers: Sequence[Recurrence]) -> Iterator[Figure]:
     kind = "" if layers[0].nonlinearity else " of the candidate matrix"
-    return Figure(
+    yield Figure(
         name=f"{name}: eigenvalues",
         drawing=plot_eigenvalues(layers, title=f"Eigenvalues of {name}"),
         caption=(
@@ -284,10 +251,7 @@ def _eigenvalues(name: str, layers: Sequence[Recurrence]) -> Figure:
         ),
         is_wide=True,
     )
-
-
-def _table(name: str, layers: Sequence[Recurrence]) -> Figure:
-    return Figure(
+    yield Figure(
         name=f"{name}: sizes",
         drawing=spectrum_table(layers),
         caption=(

@@ -20,6 +20,7 @@ from chainrule.progress import Progress, silent
 from chainrule.training.diagnostics import MOSTLY_CLIPPED
 
 LOG_NAME = "train_log.jsonl"
+COLUMNS: Final = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
 MIN_LINES = 3  # fewest lines of a tenth from which noise can be estimated
 Measure = Literal["nats", "error"]
 
@@ -152,9 +153,8 @@ def parse(content: bytes, name: str = LOG_NAME) -> TrainingLog | None:
     lines = [entry for entry in entries if "event" not in entry and _number(entry.get("step")) > 0]
     if not lines:
         return None
-    keys = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
     return TrainingLog(
-        **{key: _column(lines, key) for key in keys},
+        **{key: _column(lines, key) for key in COLUMNS},
         clipped_by=_columns(lines, "clipped_by", missing=0.0),
         gradient_norms=_columns(lines, "gradient_norms"),
         update_ratio=_columns(lines, "update_ratio"),
@@ -446,7 +446,7 @@ def plot_loss(runs: Runs, *, description: str = "", is_nats: bool = True) -> str
                 axes.plot(x, y, "o", ls=(0, (2, 2)), lw=0.8, ms=5, mew=0, zorder=4, color=colour, clip_on=False)
         axes.autoscale_view()
         axes.yaxis.set_major_formatter(lambda nats, _: _nats_and_perplexity(nats) if is_nats else f"{nats:.3g}")
-        _label(axes, "nats per token (perplexity)" if is_nats else "loss")
+        figures.label_axes(axes, "steps", "nats per token (perplexity)" if is_nats else "loss", above=20)
         _label_ends(axes, curves if len(runs) > 1 else ())
 
     margins = figures.Margins(left=88, right=_label_width(curves if len(runs) > 1 else ()))
@@ -473,7 +473,7 @@ def plot_gradient_norm(name: str, log: TrainingLog, *, clip: float | None = None
             axes.axhline(clip, color=CLIP_COLOR, lw=1.4, ls=(0, (5, 2)), label=f"clip, {clip:g}")
         axes.autoscale_view()
         figures.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
-        _label(axes, "gradient norm; filled: clipped steps", above=38)
+        figures.label_axes(axes, "steps", "gradient norm; filled: clipped steps", above=38)
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, handlelength=1.4)
 
     return figures.render(
@@ -489,17 +489,11 @@ def plot_clipping(name: str, log: TrainingLog, *, description: str = "") -> str:
         shown[f"{len(shares) - MOST_BARS} others"] = sum(share for _, share in shares[MOST_BARS:])
 
     def paint(axes: Any) -> None:
-        rows = range(len(shown))
-        drawn = axes.barh(rows, [100 * share for share in shown.values()], height=0.66, color=CLIP_COLOR)
-        for bar in drawn:
-            bar.set(alpha=0.8, clip_on=False)
-        axes.bar_label(
-            drawn, [format_percent(share) for share in shown.values()], padding=4, fontsize=figures.FONT_SIZE
-        )
-        axes.set_yticks(rows, [figures.shorten(matrix) for matrix in shown])
-        axes.invert_yaxis()
-        axes.set(xlim=(0, 100), xlabel="share of the clipped steps, %")
-        axes.grid(visible=False)
+        percent = {matrix: 100 * share for matrix, share in shown.items()}
+        labels = [format_percent(share) for share in shown.values()]
+        quantity = "share of the clipped steps, %"
+        figures.draw_bars(axes, percent, labels, quantity, [0.8] * len(shown), CLIP_COLOR)
+        axes.set_xlim(0, 100)
 
     margins = figures.Margins(left=16 + max(map(figures.text_width, shown)), right=64, top=8)
     return figures.render(paint, f"Clipped steps by matrix, {name}", description, margins, 58 + 24 * len(shown))
@@ -513,7 +507,7 @@ def plot_learning_rate(runs: Runs, *, description: str = "") -> str:
         _draw(axes, curves, len(runs) > 1)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.3g}")
-        _label(axes, "learning rate")
+        figures.label_axes(axes, "steps", "learning rate", above=20)
         _label_ends(axes, curves if len(runs) > 1 else ())
 
     margins = figures.Margins(left=58, right=_label_width(curves if len(runs) > 1 else ()))
@@ -533,7 +527,7 @@ def plot_update_ratio(name: str, log: TrainingLog, *, description: str = "") -> 
         axes.axhline(TYPICAL_RATIO, color=figures.INK, lw=1, ls=(0, (1, 2)), alpha=0.7)
         axes.autoscale_view()
         figures.set_log_ticks(axes.yaxis, (1.0, 2.0, 5.0), below=2)
-        _label(axes, "‖Δθ‖ / ‖θ‖ per step; dotted: 10⁻³")
+        figures.label_axes(axes, "steps", "‖Δθ‖ / ‖θ‖ per step; dotted: 10⁻³", above=20)
         _label_ends(axes, curves)
 
     margins = figures.Margins(left=54, right=_label_width(curves))
@@ -561,15 +555,8 @@ def _draw(axes: Any, curves: Sequence[Line], is_coloured: bool) -> None:
         weight = 1.6 if is_coloured else 1.9
         axes.plot(curve.x, curve.y, marker=marker, ms=4, mew=0, ls=dash, lw=weight, color=colour, label=curve.name)
     axes.margins(x=0.02, y=0.08)
-    axes.set_xlabel("steps")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.locator_params(axis="x", nbins=5, integer=True)
-
-
-def _label(axes: Any, quantity: str, above: float = 20) -> None:
-    """Write the y label horizontally, `above` pixels over the axis."""
-    at = (2, axes.get_window_extent().y1 + above)
-    axes.annotate(quantity, at, xycoords="figure pixels", annotation_clip=False)
 
 
 def _label_ends(axes: Any, curves: Sequence[Line]) -> None:
@@ -584,7 +571,7 @@ def _label_ends(axes: Any, curves: Sequence[Line]) -> None:
 
 
 def _label_width(curves: Sequence[Line]) -> float:
-    return 16 + max((20 + figures.text_width(curve.name) for curve in curves), default=0.0)
+    return 16 + max(map(figures.text_width, [curve.name for curve in curves]), default=-20.0) + 20
 
 
 def _nats_and_perplexity(nats: float) -> str:
@@ -714,11 +701,9 @@ def _learning_rate(logs: Mapping[str, TrainingLog]) -> Figure:
 
 
 def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
-    curves = {
-        key: [round_for_json(values) for values in downsample(log.step, getattr(log, key))]
-        for key in ("loss", "learning_rate", "gradient_norm", "clipped")
-    }
-    x, y = downsample(log.step, log.largest_gradient_norm, np.max)
+    keys = ("loss", "learning_rate", "gradient_norm", "clipped")
+    curves = {key: downsample(log.step, getattr(log, key)) for key in keys}
+    curves["largest_gradient_norm"] = downsample(log.step, log.largest_gradient_norm, np.max)
     valid = log.validations
     return {
         "steps": int(log.step[-1]),
@@ -726,21 +711,16 @@ def _data(log: TrainingLog, clip: float | None) -> dict[str, Any]:
         "clipped_share": log.clipped_share,
         "clipped_by": log.clipping_shares,
         "usual_update_ratio": log.median_update_ratio,
-        "curves": curves | {"largest_gradient_norm": [round_for_json(x), round_for_json(y)]},
+        "curves": {key: list(map(round_for_json, points)) for key, points in curves.items()},
         "validation": None
         if valid is None
-        else {
-            "measure": valid.measure,
-            "step": round_for_json(valid.step),
-            "epoch": round_for_json(valid.epoch),
-            "value": round_for_json(valid.value),
-        },
+        else {"measure": valid.measure}
+        | {key: round_for_json(getattr(valid, key)) for key in ("step", "epoch", "value")},
     }
 
 
 def _arrays(log: TrainingLog) -> dict[str, Floats]:
-    keys = ("step", "loss", "learning_rate", "gradient_norm", "largest_gradient_norm", "clipped")
-    arrays = {key: getattr(log, key) for key in keys}
+    arrays = {key: getattr(log, key) for key in COLUMNS}
     for key in ("clipped_by", "gradient_norms", "update_ratio"):
         arrays |= {f"{key}/{name}": values for name, values in getattr(log, key).items()}
     if log.validations is not None:

@@ -111,6 +111,8 @@ _VIEW_BOX: Final = re.compile(r'viewBox="([^"]*)"')
 _STYLE: Final = re.compile(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", re.DOTALL)
 _CLIP: Final = re.compile(r' clip-path="[^"]*"|<defs>\s*<clipPath.*?</clipPath>\s*</defs>', re.DOTALL)
 _ID: Final = re.compile(r' id="([^"]*)"')
+_DOT: Final = re.compile(r"M ([-\d.]+) ([-\d.]+) *\n?L \1 \2(?![\d.]) *\n?")
+_PATH: Final = re.compile(r' d="(M [^"]*)"')
 
 
 def adapt(svg: str, title: str, description: str) -> str:
@@ -248,22 +250,34 @@ def plot_bars(values: Mapping[str, float], *, title: str, quantity: str, descrip
     """Plot one horizontal bar per name from zero, the first at the top and emphasized, labelled with its value."""
 
     def paint(axes: Axes) -> None:
-        rows = range(len(values))
-        opacities = [0.95 if row == 0 else 0.45 for row in rows]
-        drawn = axes.barh(rows, list(values.values()), height=0.66, color=PALETTE[0])
-        for bar, opacity in zip(drawn, opacities, strict=True):
-            bar.set(alpha=opacity, clip_on=False)
-        axes.bar_label(drawn, fmt="{:.3f}", padding=4, fontsize=FONT_SIZE)
-        axes.set_yticks(rows, [shorten(name) for name in values])
-        axes.invert_yaxis()
+        labels = [f"{value:.3f}" for value in values.values()]
+        draw_bars(axes, values, labels, quantity, [0.95] + [0.45] * (len(values) - 1))
         axes.set_xlim(0, max(values.values()) * 1.02 or 1)
-        axes.set_xlabel(quantity)
-        axes.grid(visible=False)
         axes.xaxis.set_major_locator(_ticker("MaxNLocator", nbins=5))
 
     left = 16 + max(map(text_width, values))
     height = 58 + 26 * len(values)
     return render(paint, title, description, Margins(left=left, right=52, top=8), height)
+
+
+def draw_bars(
+    axes: Axes,
+    values: Mapping[str, float],
+    labels: Sequence[str],
+    quantity: str,
+    opacities: Sequence[float],
+    colour: str = PALETTE[0],
+) -> None:
+    """Draw one horizontal labelled bar per name, the first at the top."""
+    rows = range(len(values))
+    drawn = axes.barh(rows, list(values.values()), height=0.66, color=colour)
+    for bar, opacity in zip(drawn, opacities, strict=True):
+        bar.set(alpha=opacity, clip_on=False)
+    axes.bar_label(drawn, labels, padding=4, fontsize=FONT_SIZE)
+    axes.set_yticks(rows, [shorten(name) for name in values])
+    axes.invert_yaxis()
+    axes.set_xlabel(quantity)
+    axes.grid(visible=False)
 
 
 def plot_cost_quality(
@@ -297,7 +311,7 @@ def plot_cost_quality(
         axes.margins(x=0.12, y=0.12)
         axes.autoscale_view()
         _tick_decades(axes.xaxis, _ticker("EngFormatter", unit=unit))
-        _label_axes(axes, cost, quantity)
+        label_axes(axes, cost, quantity)
         _label_dots(axes, front[::-1], dots, most_labels)
         if legend_rows:
             below = axes.transAxes.inverted().transform((0, axes.get_window_extent().y0 - Margins().bottom))
@@ -331,6 +345,8 @@ def render(
     margins: Margins,
     height: float = HEIGHT,
     width: float = WIDTH,
+    *,
+    is_compact: bool = False,
 ) -> str:
     """Draw on axes with these margins and return an `<svg>`; equal input gives equal bytes."""
     try:
@@ -356,7 +372,30 @@ def render(
             transparent=True,
             metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
         )
-    return adapt(drawn.getvalue(), title, description)
+    svg = adapt(drawn.getvalue(), title, description)
+    return compact_paths(svg) if is_compact else svg
+
+
+def compact_paths(drawn: str) -> str:
+    """Round path coordinates in an SVG to a tenth of a pixel and abbreviate points."""
+
+    def shorten(match: re.Match[str]) -> str:
+        path = re.sub(r"-?\d+\.\d\d+", lambda number: f"{float(number[0]):.1f}", match[1])
+        return f' d="{_DOT.sub(lambda dot: f"M{dot[1]} {dot[2]}h0", path)}"'
+
+    return _PATH.sub(shorten, drawn)
+
+
+def draw_dots(axes: Axes, x: Any, y: Any, colour: str, size: float = 3.0) -> None:
+    """Draw round points as one path, which `is_compact` shortens to a dozen bytes each."""
+    import numpy as np
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    points = np.stack([x, y], axis=1)[:, None].repeat(2, axis=1).reshape(-1, 2)  # each twice: a line of length 0
+    path = Path(points, np.tile([Path.MOVETO, Path.LINETO], len(x)))
+    path.should_simplify = False
+    axes.add_patch(PathPatch(path, fill=False, lw=size, color=colour, capstyle="round", alpha=0.8, clip_on=False))
 
 
 def _settings(title: str) -> dict[str, Any]:
@@ -397,7 +436,7 @@ def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y
         weight = 2.4 if index == 0 else 1.3
         style = {"zorder": 3 if index == 0 else 2, "clip_on": False}
         axes.plot(xs, ys, "o", ls=dash, lw=weight, ms=weight + 3, mew=0, color=colour, **style)
-    _label_axes(axes, x_label, y_label)
+    label_axes(axes, x_label, y_label)
     axes.margins(x=0.03, y=0.06)
     axes.autoscale_view()
     if is_log_y:
@@ -407,10 +446,12 @@ def _draw_lines(axes: Axes, series: Series, x_label: str, y_label: str, is_log_y
     label_line_ends(axes, ends[:MOST_LABELS], away=22, is_ranked=True)
 
 
-def _label_axes(axes: Axes, x_label: str, y_label: str) -> None:
-    """Label x below the axis, and y horizontally above it."""
+def label_axes(axes: Axes, x_label: str, y_label: str, above: float = 18) -> None:
+    """Label x below the axis, and y horizontally, `above` pixels over it."""
     axes.set_xlabel(x_label)
-    axes.annotate(y_label, (2, axes.get_window_extent().y1 + 18), xycoords="figure pixels", annotation_clip=False)
+    axes.annotate(
+        y_label, (2, axes.get_window_extent().y1 + above), xycoords="figure pixels", annotation_clip=False
+    )
 
 
 def label_line_ends(

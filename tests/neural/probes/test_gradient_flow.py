@@ -1,4 +1,4 @@
-"""Gradient flow against closed forms, hand-worked gradients, autograd and fused kernels."""
+"""Gradient flow against closed forms, hand-worked gradients and autograd."""
 
 import copy
 import math
@@ -17,10 +17,8 @@ from chainrule.gradients import lstm as lstm_by_hand
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural import gru, lstm, rnn
 from chainrule.neural.model import NeuralModel
-from chainrule.neural.probes import gradient_flow as flow_kernel
-from chainrule.neural.probes.gradient_flow import Backend, gradient_flow
-from neural.adaptation_models import WORDS, encoded, make, some_ids
-from neural.gradient_flow_models import KERNELS, WAYS, fill, last_row, recurrent
+from neural.adaptation_models import WORDS, make, some_ids
+from neural.gradient_flow_models import fill, last_row, recurrent
 
 # Closed forms.
 
@@ -37,15 +35,14 @@ LINEAR: dict[str, tuple[Floats, list[float], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", LINEAR)
-def test_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Backend) -> None:
+def test_linear_recurrence_decays_by_its_eigenvalues(kind: str) -> None:
     """h_t = relu(R h_{t−1} + b) stays positive, so ∂h_T/∂h_{T−k} = R^k; all rows of W_o are along (1, 1)."""
     R, b, expected = LINEAR[kind]
     lm = recurrent(rnn, hidden=2, nonlinearity="relu", tie=False)
     W_o = np.outer(np.linspace(-1, 1, WORDS.size), [1.0, 1.0])
     fill(lm, layers__0__R=R, layers__0__b_W=b, output__weight=W_o)
-    flow = last_row(lm, some_ids(30), way=way)["h"]
+    flow = last_row(lm, some_ids(30))["h"]
     k = np.arange(23.0)  # those available at a quarter of the 30 positions, 8
     assert_allclose(flow.relative()[0], expected(k), rtol=1e-9)
     assert_allclose(flow.norms[0, -1] / flow.norms[0, -1, 0], expected(np.arange(30.0)), rtol=1e-9)
@@ -54,8 +51,7 @@ def test_linear_recurrence_decays_by_its_eigenvalues(kind: str, way: Backend) ->
         assert flow.half_life(0) == pytest.approx(half)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_constant_forget_gate_gives_exponential_decay(way: Backend) -> None:
+def test_constant_forget_gate_gives_exponential_decay() -> None:
     """σ(log 9) = 0.9, and R = 0 leaves no path through h: ∂L_T/∂c_{T−k} = 0.9^k ∂L_T/∂c_T; h_{T−k} gets no
     gradient.
     """
@@ -65,7 +61,7 @@ def test_constant_forget_gate_gives_exponential_decay(way: Backend) -> None:
     W[6:9] = np.eye(3)  # g = tanh(x): the written value depends on the word
     b = np.repeat([0.0, math.log(9), 0.0, 0.0], 3)
     fill(lm, embedding=E, layers__0__W=W, layers__0__b_W=b, output__weight=W_o)
-    flows = last_row(lm, some_ids(40), way=way)
+    flows = last_row(lm, some_ids(40))
     k = np.arange(flows["c"].lags)
     assert len(k) == 31  # 10 of 40 positions have 30 tokens before them
     assert_allclose(flows["c"].relative()[0], 0.9**k, rtol=1e-9)
@@ -140,54 +136,6 @@ def test_gradient_flow_equals_hand_derived_gradients(kind: str) -> None:
     assert_allclose(result["h"].norms[0, -1], np.linalg.norm(expected[::-1], axis=1), rtol=1e-9)
 
 
-# Fused kernels.
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("kind", KERNELS)
-def test_kernel_and_cell_gradient_flow_agree(kind: str, layers: int, dtype: torch.dtype) -> None:
-    module, settings = KERNELS[kind]
-    if layers == 1 and kind == "lstm-narrow-top":
-        pytest.skip("one layer that is tied is as wide as the embedding")
-    lm = recurrent(module, layers=layers, **settings)
-    lm.network.to(dtype)
-    compare_backends(lm, rtol=1e-4 if dtype == torch.float32 else 1e-9)
-
-
-def compare_backends(lm: NeuralModel, rtol: float) -> None:
-    assert flow_kernel.has_kernels(lm.network)
-    one, other = (gradient_flow(lm, encoded(some_ids(80)), lags=15, positions=9, way=way) for way in WAYS)
-    assert [item.what for item in one] == [item.what for item in other]
-    for cells, kernels in zip(one, other, strict=True):
-        largest = float(np.nanmax(cells.norms))
-        assert_allclose(kernels.norms, cells.norms, rtol=rtol, atol=rtol * 1e-3 * largest)
-        assert (cells.forget is None) == (kernels.forget is None)
-        if cells.forget is not None and kernels.forget is not None:
-            assert_allclose(kernels.forget, cells.forget, rtol=rtol)
-
-
-def test_networks_without_kernel_fall_back_to_cells() -> None:
-    for lm in (
-        recurrent(gru, reset="before"),
-        recurrent(rnn, nonlinearity="leaky"),
-        recurrent(lstm, attention="dot", attention_use="state"),
-    ):
-        assert not flow_kernel.has_kernels(lm.network)
-        assert last_row(lm, some_ids(9), way="kernels")["h"].norms.shape == (1, 9, 9)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
-@pytest.mark.parametrize("kind", KERNELS)
-def test_gpu_kernel_gradient_flow_agrees_with_cells(kind: str) -> None:
-    """cuDNN in fp32 against the cells on the GPU; widths of 8 and, after padding, of 5."""
-    module, settings = KERNELS[kind]
-    lm = recurrent(module, layers=2, **settings)
-    lm.network.float().to("cuda")
-    compare_backends(lm, rtol=1e-3)
-
-
 # All paths.
 
 
@@ -209,6 +157,7 @@ def gradient_at_carried_state(lm: NeuralModel, ids: Ids, k: int) -> float:
     [
         (lstm, {"layers": 2}),
         (lstm, {"layers": 2, "layer_norm": True}),
+        (lstm, {"layers": 2, "embedding": 5}),
         (lstm, {"layers": 1, "learned_start": True}),
         (lstm, {"layers": 2, "output": "adaptive", "tie": False}),
         (gru, {"layers": 2, "output": "sampled", "samples": 4}),

@@ -138,12 +138,12 @@ def test_gradient_flow_leaves_the_network_unchanged() -> None:
 def test_gradient_flow_frees_its_graph_immediately() -> None:
     """Without waiting for garbage collection: texts are read in pieces to bound memory."""
     lm, text = make("lstm"), encoded(some_ids(40))
-    gradient_flow(lm, text, way="cells")
+    gradient_flow(lm, text)
     gc.collect()
     gc.disable()
     try:
         before = sum(issubclass(type(item), Tensor) for item in gc.get_objects())
-        gradient_flow(lm, text, way="cells")
+        gradient_flow(lm, text)
         after = sum(issubclass(type(item), Tensor) for item in gc.get_objects())
     finally:
         gc.enable()

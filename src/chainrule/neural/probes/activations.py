@@ -154,15 +154,10 @@ def capture_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ...
 def record_recurrence(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list[RecurrenceRecord]]:
     """Return a view of the network run by the reference cells, and a record per layer that it fills."""
     records = [RecurrenceRecord() for _ in network.layers]
-    return replace_layers(network, map(_recording_layer, network.layers, records)), records
-
-
-def replace_layers(network: RecurrentNetwork, layers: Iterable[RecurrentLayer]) -> RecurrentNetwork:
-    """Return a view of the network with other layers, run one by one."""
     view = unfused(network)
-    view._modules = dict(network._modules)
-    view._modules["layers"] = nn.ModuleList(layers)
-    return view
+    layers = nn.ModuleList(map(_recording_layer, network.layers, records))
+    view._modules = dict(network._modules) | {"layers": layers}
+    return view, records
 
 
 def _recording_layer(layer: Any, record: RecurrenceRecord) -> RecurrentLayer:

@@ -6,7 +6,7 @@ Layer 0 is the word embedding, the same in every sentence. Letters: B batch, T t
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from chainrule.data.encoded import group_by_length
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.lm import Floats, Ids
 from chainrule.neural.encoders.encoder import add_boundaries
@@ -44,10 +45,6 @@ class _Span(NamedTuple):
     first: int
     last: int  # exclusive end
     used: int  # exclusive end of the positions whose vectors are used
-
-    @property
-    def length(self) -> int:
-        return self.last - self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +199,9 @@ def _read(rows: list[Ids], source: _Source, layers: list[int], progress: Progres
     spans = [span for row, ids in enumerate(rows) for span in source.spans(row, len(ids))]
     row_vectors: list[list[Floats]] = [[] for _ in rows]
     done = 0
-    for batch in _batches(spans):
+    lengths = np.array([span.last - span.first for span in spans], dtype=np.int64)
+    for indices in group_by_length(lengths, TOKENS_AT_ONCE):
+        batch = [spans[i] for i in indices]
         progress("reading", done, len(spans))
         done += len(batch)
         outputs = _layers(source.network, [rows[span.row][span.first : span.last] for span in batch])
@@ -214,18 +213,6 @@ def _read(rows: list[Ids], source: _Source, layers: list[int], progress: Progres
                 values = check_outputs(x[: span.used - span.first], source.network, allow_neg_inf=False)
                 vectors[index][span.first : span.used] = values
     return row_vectors
-
-
-def _batches(spans: list[_Span]) -> Iterator[list[_Span]]:
-    """Group spans by length into batches of bounded size."""
-    batch: list[_Span] = []
-    for span in sorted(spans, key=lambda span: span.length):
-        if batch and (len(batch) + 1) * span.length > TOKENS_AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(span)
-    if batch:
-        yield batch
 
 
 def _layers(network: Any, rows: list[Ids]) -> list[torch.Tensor]:

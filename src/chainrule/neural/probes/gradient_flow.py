@@ -7,10 +7,8 @@ recurrent matrices, which bound the flow through an Elman layer, are computed at
 Letters: N tokens of the text, P positions, K lags, B rows, T tokens of a row, D width, L layers.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,23 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import linear
 
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleError, ConfigError
 from chainrule.lm import Floats, Ids
 from chainrule.neural.feedforward import Feedforward
-from chainrule.neural.gru import GRULayer
 from chainrule.neural.layers.attention import PIECE
 from chainrule.neural.layers.initialization import initialize
-from chainrule.neural.lstm import LSTMLayer
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel
 from chainrule.neural.network import Tensors
-from chainrule.neural.probes.activations import capture_inputs, record_recurrence, replace_layers
+from chainrule.neural.probes.activations import capture_inputs, record_recurrence
 from chainrule.neural.probes.hidden_states import context_spans
 from chainrule.neural.probes.measurements import GradientFlow, Quantity, Recurrence, Spectrum
-from chainrule.neural.recurrent import RecurrentLayer, RecurrentNetwork
-from chainrule.neural.rnn import ElmanLayer
+from chainrule.neural.recurrent import RecurrentNetwork
 from chainrule.neural.transformer import Transformer
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
@@ -43,137 +37,6 @@ from chainrule.training.device import exact_inference, limit_threads
 Loss = Callable[[Tensor], Tensor]
 """Hidden states (B, T, D) -> scalar loss."""
 
-
-class LayerGradients(NamedTuple):
-    """Gradients at each step of one layer."""
-
-    h: Tensor  # (T, B, D) ∂L/∂h_t
-    c: Tensor | None = None  # (T, B, D) ∂L/∂c_t of an LSTM
-    f: Tensor | None = None  # (T, B, D) forget gates of an LSTM
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """Recorded forward pass of one layer."""
-
-    layer: RecurrentLayer
-    x: Tensor  # (T, B, in)
-    state: Tensors  # before the first step; each (B, D)
-    weights: list[Tensor]
-    epsilon: Tensor  # (T, B, D or 2D) ε, zeros
-    outputs: Tensor  # (T, B, D) h
-
-    @property
-    def before(self) -> Tensor:
-        """(T, B, D) h_{t−1}."""
-        return torch.cat([self.state[0][None], self.outputs[:-1]])
-
-    def gates(self) -> Tensors:
-        """Gates named by `RecurrentLayer.gate_names` at all steps; each (T, B, D)."""
-        W, R, b_W, b_R = self.weights
-        u = linear(self.x, W, b_W).flatten(0, 1)
-        gates = self.layer.compute_gates(u, (self.before.flatten(0, 1),), R, b_R)
-        return tuple(gate.view_as(self.outputs) for gate in gates)
-
-
-def has_kernels(network: RecurrentNetwork) -> bool:
-    """Whether kernels can run all layers; attention added to the state needs step-by-step execution.
-
-    Other cells than these three run step by step: the gradient at ε must be derived for each.
-    """
-    c = network.config
-    is_plain = c.attention == "none" or c.attention_use != "state"
-    is_known = all(isinstance(layer, ElmanLayer | LSTMLayer | GRULayer) for layer in network.layers)
-    return is_plain and is_known and all(layer.has_kernel for layer in network.layers)
-
-
-def kernel_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss) -> list[LayerGradients]:
-    """Gradients of each layer for (B, T) ids; everything around the layers runs unchanged."""
-    runs: list[_Run] = []
-    view = replace_layers(network, [_perturbed_layer(layer, runs) for layer in network.layers])
-    total = loss(view(ids, state).hidden)
-    nodes = [node for run in runs for node in (run.outputs, run.epsilon)]
-    grads = torch.autograd.grad(total, nodes, materialize_grads=True)
-    with torch.no_grad():
-        return [
-            _layer_gradients(run.layer, run, *both)
-            for run, *both in zip(runs, grads[0::2], grads[1::2], strict=True)
-        ]
-
-
-def _perturbed_layer(layer: Any, runs: list[_Run]) -> RecurrentLayer:
-    """Copy of a layer with shared tensors that reads [x; ε] and records the pass."""
-    copied: RecurrentLayer = copy.copy(layer)
-
-    def forward_with(x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
-        W, R, b_W, b_R = (weight.detach() for weight in weights)
-        M = _matrix(layer, R)
-        epsilon = x.new_zeros(*x.shape[:2], M.shape[1]).requires_grad_()
-        wide = [torch.cat([W, M], dim=1), R, b_W, b_R]
-        outputs, after = layer.run_kernel(torch.cat([x, epsilon], dim=-1), tuple(s[None] for s in state), wide, 0.0)
-        runs.append(_Run(layer, x, state, [W, R, b_W, b_R], epsilon, outputs))
-        return outputs, tuple(s[0] for s in after)
-
-    setattr(copied, "forward_with", forward_with)  # noqa: B010  a method of this one copy
-    return copied
-
-
-@singledispatch
-def _matrix(layer: Any, R: Tensor) -> Tensor:
-    """Matrix (gates · D, D) that multiplies ε, the same that multiplies h_{t−1}."""
-    return R
-
-
-@_matrix.register
-def _of_gru(layer: GRULayer, R: Tensor) -> Tensor:
-    """(3D, 2D): R_r, R_z, and an identity for the candidate."""
-    D = layer.width
-    return torch.block_diag(R[: 2 * D], torch.eye(D, dtype=R.dtype, device=R.device))
-
-
-@singledispatch
-def _layer_gradients(layer: Any, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
-    """Combine the gradient at the outputs (T, B, D) with the gradient at ε, Rᵀ δ_t."""
-    return LayerGradients(h=output_grad + _shift(epsilon_grad))
-
-
-@_layer_gradients.register
-def _in_lstm(layer: LSTMLayer, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
-    """∂L/∂c_t = ∂L/∂h_t ⊙ o_t ⊙ (1 − tanh² c_t) + f_{t+1} ⊙ ∂L/∂c_{t+1}."""
-    i, f, g, o = run.gates()
-    h, c, cells = output_grad + _shift(epsilon_grad), run.state[1], []
-    for f_t, ig_t in zip(f, i * g, strict=True):
-        c = f_t * c + ig_t  # c_t = f ⊙ c_{t−1} + i ⊙ g
-        cells.append(c)
-    through_h = h * o * (1 - torch.stack(cells).tanh().square())
-    return LayerGradients(h=h, c=_backward_recurrence(through_h, f), f=f)
-
-
-@_layer_gradients.register
-def _in_gru(layer: GRULayer, run: _Run, output_grad: Tensor, epsilon_grad: Tensor) -> LayerGradients:
-    """∂L/∂h_t = its gradient from the outputs and the gates of step t + 1, + z_{t+1} ⊙ ∂L/∂h_{t+1}."""
-    r, z, _ = run.gates()
-    gate_grad, delta_n = epsilon_grad.chunk(2, dim=-1)
-    R_n = run.weights[1][2 * layer.width :]
-    return LayerGradients(h=_backward_recurrence(output_grad + _shift(gate_grad + (r * delta_n) @ R_n), z))
-
-
-def _shift(x: Tensor) -> Tensor:
-    """Shift by one step: x_{t+1} at t, zero at the last."""
-    return torch.cat([x[1:], torch.zeros_like(x[:1])])
-
-
-def _backward_recurrence(x: Tensor, decay: Tensor) -> Tensor:
-    """Backward recurrence y_t = x_t + decay_{t+1} ⊙ y_{t+1}."""
-    y = torch.zeros_like(x[0])
-    values = []
-    for x_t, decay_t in zip(x.flip(0), _shift(decay).flip(0), strict=True):
-        y = x_t + decay_t * y
-        values.append(y)
-    return torch.stack(values).flip(0)
-
-
-Backend = Literal["fastest", "cells", "kernels"]
 
 ROOM: Final = 1 << 24  # approximate number of activations per pass; autograd keeps two or three of each
 AHEAD: Final = 1 << 12  # tokens per forward pass while computing initial states
@@ -210,15 +73,13 @@ def gradient_flow(
     positions: int = 64,
     seed: int = 0,
     name: str = "",
-    way: Backend = "fastest",
     progress: Progress = silent,
 ) -> list[GradientFlow]:
     """Return one record per quantity the loss is differentiated by; empty for an unsupported network or no loss.
 
     Recurrent: h of each layer and c of an LSTM. Transformer: word vectors and the residual stream into each block.
     Feed-forward: word vectors. Each position is a row of K + 1 tokens, read from the state after the preceding
-    text. `fastest` uses unrolled cells on the CPU (two thirds of the time of the kernels) and kernels on the GPU (a
-    third of the time of the cells for an LSTM).
+    text.
     """
     if lags < 1 or positions < 1:
         raise ConfigError(f"gradient flow has {lags} lags at {positions} positions; choose 1 or more of both")
@@ -230,9 +91,7 @@ def gradient_flow(
     for done, batch in enumerate(batches):
         progress(task, done, len(batches))
         batch_rows = Rows(*(field[batch] for field in rows))
-        batch_norms.append(
-            _by_lag(_read(lm, inputs, batch_rows, [states[i] for i in batch], way), batch_rows, lags)
-        )
+        batch_norms.append(_by_lag(_read(lm, inputs, batch_rows, [states[i] for i in batch]), batch_rows, lags))
     progress(task, len(batches), len(batches))
     order = np.argsort(np.concatenate(batches))
     joined = {what: _joined([batch_rows[what] for batch_rows in batch_norms], order) for what in batch_norms[0]}
@@ -287,9 +146,7 @@ def _pieces(lm: NeuralModel, rows: Rows) -> list[Ids]:
     return np.array_split(np.argsort(-lengths, kind="stable"), math.ceil(len(lengths) / max(1, max_rows)))
 
 
-def _read(
-    lm: NeuralModel, text: Text, rows: Rows, states: list[Tensors], way: Backend
-) -> dict[Quantity, GradientNorms]:
+def _read(lm: NeuralModel, text: Text, rows: Rows, states: list[Tensors]) -> dict[Quantity, GradientNorms]:
     """Forward and backward pass over a batch of rows; right padding has no effect."""
     ends = torch.from_numpy(rows.last - rows.first).to(lm.device)  # (B,)
     position = rows.first[:, None] + np.arange(int(ends.max()) + 1)  # (B, T)
@@ -305,7 +162,7 @@ def _read(
         return -log_p.sum()
 
     with exact_inference(), torch.enable_grad(), limit_threads(lm.network.largest_matmul(*ids.shape)):
-        return gradient_norms(lm.network, ids, state, loss, ends, way)
+        return gradient_norms(lm.network, ids, state, loss, ends)
 
 
 def _by_lag(
@@ -337,7 +194,7 @@ def is_supported(network: nn.Module) -> bool:
 
 @singledispatch
 def gradient_norms(
-    network: Any, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+    network: Any, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor
 ) -> dict[Quantity, GradientNorms]:
     """Gradient norms at (B, T) ids, read from a state, for the loss at the last token (B,) of each row."""
     raise NotImplementedError
@@ -345,43 +202,30 @@ def gradient_norms(
 
 @gradient_norms.register
 def _of_recurrent(
-    network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+    network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor
 ) -> dict[Quantity, GradientNorms]:
-    """h, and c of an LSTM."""
-    is_fused = has_kernels(network) and (way == "kernels" or (way == "fastest" and ids.is_cuda))
-    gradients = (kernel_gradients if is_fused else unrolled_gradients)(network, ids, state, loss)
-    norms_by_quantity: dict[Quantity, GradientNorms] = {
-        "h": GradientNorms(_norms([error.h for error in gradients], time=0))
-    }
-    cells = [(error.c, error.f) for error in gradients if error.c is not None and error.f is not None]
-    if cells:
-        c, f = zip(*cells, strict=True)
-        norms_by_quantity["c"] = GradientNorms(_norms(c, time=0), _forget_products(f, ends))
-    return norms_by_quantity
-
-
-def unrolled_gradients(network: RecurrentNetwork, ids: Tensor, state: Tensors, loss: Loss) -> list[LayerGradients]:
-    """Gradients of each layer by autograd through the unrolled reference cells."""
-    (view, layers), T = record_recurrence(network), ids.shape[1]
+    """h, and c of an LSTM, by autograd through the unrolled reference cells."""
+    (view, records), T = record_recurrence(network), ids.shape[1]
     total = loss(view(ids, state).hidden)
-    nodes = [node for layer in layers for values in zip(*layer.states, strict=True) for node in values]
+    nodes = [node for record in records for values in zip(*record.states, strict=True) for node in values]
     grads = torch.autograd.grad(total, nodes, materialize_grads=True)
     by_state = (torch.stack(grads[i : i + T]) for i in range(0, len(grads), T))  # (T, B, D): h, c of layer 1, …
-    gradients = []
-    for layer, record in zip(network.layers, layers, strict=True):
-        h, *c = [next(by_state) for _ in range(layer.n_states)]
-        f = [torch.stack([gates[layer.gate_names.index("f")].detach() for gates in record.gates]) for _ in c]
-        gradients.append(LayerGradients(h, *c, *f))
-        del (
-            record.states[:],
-            record.gates[:],
-        )  # recorded layers form reference cycles, which would delay freeing memory
-    return gradients
+    h, c, f = [], [], []
+    for layer, record in zip(network.layers, records, strict=True):
+        h.append(next(by_state))
+        if layer.n_states == 2:
+            c.append(next(by_state))
+            f.append(torch.stack([gates[layer.gate_names.index("f")].detach() for gates in record.gates]))
+        # Recorded layers form reference cycles, which would delay freeing memory.
+        record.states.clear()
+        record.gates.clear()
+    norms: dict[Quantity, GradientNorms] = {"h": GradientNorms(_norms(h, time=0))}
+    return norms | {"c": GradientNorms(_norms(c, time=0), _forget_products(f, ends))} if c else norms
 
 
 @gradient_norms.register
 def _of_transformer(
-    network: Transformer, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+    network: Transformer, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor
 ) -> dict[Quantity, GradientNorms]:
     """Word vectors, and the residual stream into each block."""
     rows, index = _vectors(network.embedding, ids)
@@ -398,7 +242,7 @@ def _of_transformer(
 
 @gradient_norms.register
 def _of_feedforward(
-    network: Feedforward, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor, way: Backend
+    network: Feedforward, ids: Tensor, state: Tensors, loss: Loss, ends: Tensor
 ) -> dict[Quantity, GradientNorms]:
     """Word vectors; the ids in the state are replaced by vectors as well."""
     before = state[0].shape[1]  # n−2
