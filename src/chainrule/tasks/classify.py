@@ -192,16 +192,16 @@ def load(folder: VerifiedDir, device: str = "auto") -> Classifier:
     """Load a classifier from an open folder."""
     saved = read_json(folder, provenance.CONFIG).get("model")
     is_generative = isinstance(saved, dict) and saved.get("family") == "ngram"
-    parts = model.read(folder, "classify", get_config_class("ngram" if is_generative else "lstm"))
+    config_class = get_config_class("ngram" if is_generative else "lstm")
+    fields, tokenizers, extra = model.read(folder, "classify", config_class)
     with provenance.translate_config_errors(folder):
-        counts, temperature = _read_labels(parts.extra)
-        tokenizer = parts.tokenizers["text"]
+        counts, temperature = _read_labels(extra)
         posterior: Posterior = (
-            NgramClassifier.load(folder, parts.config, counts, tokenizer)
+            NgramClassifier.load(folder, fields["config"], counts, tokenizers["text"])
             if is_generative
-            else _neural().NeuralClassifier.load(folder, parts.config, len(counts), tokenizer, device)
+            else _neural().NeuralClassifier.load(folder, fields["config"], len(counts), tokenizers["text"], device)
         )
-    return Classifier(posterior=posterior, counts=counts, temperature=temperature, **model.saved_fields(parts))
+    return Classifier(posterior=posterior, counts=counts, temperature=temperature, **fields)
 
 
 def train(

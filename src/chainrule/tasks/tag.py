@@ -369,13 +369,13 @@ class Tagger(model.NetworkModel):
 
 def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
     """Load a tagger from an open folder."""
-    parts = model.read(folder, "tag", TagConfig)
-    config, tokenizer = parts.config, parts.tokenizers["text"]
+    fields, tokenizers, extra = model.read(folder, "tag", TagConfig)
+    config, tokenizer = fields["config"], tokenizers["text"]
     with translate_config_errors(folder):
-        tag_set = TagSet.from_json(parts.extra["tags"])
-        spellings = CharVocabulary.from_json(parts.extra["characters"]) if config.characters else None
+        tag_set = TagSet.from_json(extra["tags"])
+        spellings = CharVocabulary.from_json(extra["characters"]) if config.characters else None
         network = weights.load_network(folder, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
-        column = parts.extra.get("column")  # absent in older folders
+        column = extra.get("column")  # absent in older folders
         if not isinstance(column, str | int | None):
             raise ValueError(f"column {column!r}")
     return Tagger(
@@ -384,7 +384,7 @@ def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
         tags=tag_set,
         spellings=spellings,
         column=column,
-        **model.saved_fields(parts),
+        **fields,
     )
 
 

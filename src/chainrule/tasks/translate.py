@@ -4,7 +4,7 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,18 +262,13 @@ class Translator(model.NetworkModel):
 
 def load(folder: VerifiedDir, device: str = "auto") -> Translator:
     """Load a translation model from an open folder."""
-    parts = model.read(folder, "translate", PairConfig, _tokenizer_roles)
-    config, tokenizers = parts.config, parts.tokenizers
+    fields, tokenizers, _ = model.read(folder, "translate", PairConfig, _tokenizer_roles)
+    config = fields["config"]
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.load_network(
         folder, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
     )
-    return Translator(
-        network=network.to(select_device(device)).eval(),
-        source=source,
-        target=target,
-        **model.saved_fields(parts),
-    )
+    return Translator(network=network.to(select_device(device)).eval(), source=source, target=target, **fields)
 
 
 def _tokenizer_roles(config: PairConfig) -> tuple[str, ...]:
@@ -348,7 +343,7 @@ def rank_translations(translations: Sequence[Translation]) -> list[Translation]:
 
 def override_decoding(base: Decoding, chosen: Mapping[str, Any], num: int = 1) -> Decoding:
     """Override decoding settings by name; raise if they cannot produce `num` translations."""
-    names = [field.name for field in fields(Decoding)]
+    names = [field.name for field in dataclasses.fields(Decoding)]
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(f"decoding has no setting '{unknown[0]}'; choose among {', '.join(names)}")
     decoding = replace(base, **chosen)
