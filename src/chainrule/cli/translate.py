@@ -16,8 +16,7 @@ from chainrule.neural.cells import CELLS, ENCODER_FAMILIES
 
 if TYPE_CHECKING:
     from chainrule.decoding.settings import Decoding
-    from chainrule.tasks.translate import Translation
-    from chainrule.tasks.translate_report import TranslationReport
+    from chainrule.tasks.translate import Translation, TranslationReport
 
 app = typer.Typer(help="Translation: train, predict, score, align, evaluate.", no_args_is_help=True)
 Pairs = Annotated[
