@@ -17,7 +17,7 @@ from chainrule.text.labelled import LabelledTexts
 from tasks.toy_tags import TINY, grammar
 
 PUBLIC = ("tasks", "applications", "embeddings", "inspection/run.py", "api.py", "model.py")
-INNER = {"classify_ngram.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
+INNER = {"classify.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
 """Internal functions that receive a progress callback from their callers."""
 
 
