@@ -282,7 +282,6 @@ class Tagger(model.NetworkModel):
 
     def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent) -> list[list[str]]:
         """Tag every sentence, in the tag scheme of the training file."""
-        progress = as_progress(progress)
         paths = self._apply(sentences, tagger.best_tags, "tagging", progress)
         return [self.tags.decode(np.array(path, dtype=np.int64)) for path in paths]
 
@@ -290,7 +289,6 @@ class Tagger(model.NetworkModel):
         self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> list[list[float]]:
         """p(tag | words) of the tags predicted by `tag_all`, in the scheme of the model (S-PER, not I-PER)."""
-        progress = as_progress(progress)
         return self._apply(sentences, tagger.confidences, "weighing", progress)
 
     def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
@@ -311,7 +309,6 @@ class Tagger(model.NetworkModel):
         Tags absent from the training data count as errors and are listed in a warning. `column` defaults to the
         tag column of the training file.
         """
-        progress = as_progress(progress)
         sentences, name = read_sentences(tagged, self.column if column is None else column)
         return self.measure(sentences, self.tags.gold(sentences, name), progress)
 
@@ -319,7 +316,6 @@ class Tagger(model.NetworkModel):
         self, sentences: Sequence[TaggedSentence], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> TagReport:
         """Tag sentences and compare with `gold`, in the scheme of the training file."""
-        progress = as_progress(progress)
         start = time.perf_counter()
         predicted = self.tag_all([sentence.words for sentence in sentences], progress)
         seconds = time.perf_counter() - start
@@ -331,7 +327,7 @@ class Tagger(model.NetworkModel):
         sentences: Sequence[Sequence[str]],
         function: Callable[[TagNetwork, TagBatch], Sequence[np.ndarray]],
         label: str,
-        progress: Progress,
+        progress: Progress | bool,
     ) -> list[list[Any]]:
         """Apply `function` to every word; sentences too long for the network are split into overlapping windows."""
         if isinstance(sentences, str):
@@ -349,7 +345,7 @@ class Tagger(model.NetworkModel):
             [ids[i][window.span] for i, window in windows], [sentences[i][window.span] for i, window in windows]
         )
         outputs: dict[int, np.ndarray] = {}
-        for rows in report_progress(batch_by_length(data), label, progress):
+        for rows in report_progress(batch_by_length(data), label, as_progress(progress)):
             outputs |= zip(rows.tolist(), function(self.network, data(rows)), strict=True)
         results: list[list[Any]] = [[] for _ in sentences]
         for k, (i, window) in enumerate(windows):

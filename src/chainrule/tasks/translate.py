@@ -286,6 +286,7 @@ class Translator(model.NetworkModel):
         Pairs with an empty side are skipped and counted; `other` may still contain lines for them. `chosen`
         overrides settings of `decoding`.
         """
+        progress = as_progress(progress)
         decoding = override_decoding(decoding, chosen)
         data, other = _drop_empty(pairs if isinstance(pairs, SentencePairs) else read_pairs(pairs), other)
         nats = -self.score(data.sources, data.targets, progress)  # first, so that invalid input fails early

@@ -54,7 +54,7 @@ class SymSpellIndex:
 
     spelled: CodePoints
     letters: Hashes  # (V,) letter set of each word as a bit mask
-    levels: list[tuple[Hashes, Ids]]  # [d − 1]: sorted hashes of at most d deletions, and their words
+    levels: Sequence[tuple[Hashes, Ids]]  # [d − 1]: sorted hashes of at most d deletions, and their words
 
     @classmethod
     def of(cls, words: Sequence[str]) -> "SymSpellIndex":
