@@ -341,8 +341,13 @@ class Tagger(model.NetworkModel):
             message = f"{too_long} of {len(ids)} sentences have more than {limit} words and are read in pieces"
             remedy = f"a model trained with longest={max(lengths) + 2} reads them whole"
             warnings.warn(f"{message}; {remedy}", ChainruleWarning, stacklevel=3)
-        data = self._collate(
-            [ids[i][window.span] for i, window in windows], [sentences[i][window.span] for i, window in windows]
+        data = TagCollator(
+            ids=[ids[i][window.span] for i, window in windows],
+            words=[sentences[i][window.span] for i, window in windows],
+            tags=None,
+            spellings=self.spellings,
+            vocabulary=self.tokenizer.vocabulary,
+            device=device_of(self.network),
         )
         outputs: dict[int, np.ndarray] = {}
         for rows in report_progress(batch_by_length(data), label, as_progress(progress)):
@@ -351,16 +356,6 @@ class Tagger(model.NetworkModel):
         for k, (i, window) in enumerate(windows):
             results[i] += outputs[k][window.core].tolist()
         return results
-
-    def _collate(self, ids: Sequence[Ids], words: Sequence[Sequence[str]]) -> TagCollator:
-        return TagCollator(
-            ids=ids,
-            words=words,
-            tags=None,
-            spellings=self.spellings,
-            vocabulary=self.tokenizer.vocabulary,
-            device=device_of(self.network),
-        )
 
 
 def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
