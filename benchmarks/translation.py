@@ -20,8 +20,7 @@ from benchmarks.corpora import DATA, machine, table
 from chainrule import api, recipes
 from chainrule.evaluation.translation import bleu, bleu_by_length
 from chainrule.plots import figures
-from chainrule.tasks.translate import BEAM
-from chainrule.tasks.translate_report import count_words, evaluate
+from chainrule.tasks.translate import BEAM, count_words
 from chainrule.text.parallel import SentencePairs, read_pairs
 
 RECIPES = {
@@ -85,7 +84,7 @@ def concatenate(first: SentencePairs, *others: SentencePairs) -> SentencePairs:
 def measure(model: Path, test: SentencePairs) -> dict[str, Any]:
     """Measure BLEU on the test set, on its long sentences, and by length including joined sentences."""
     translator = api.load(model, kind="translate")
-    report = evaluate(translator, test, BEAM)
+    report = translator.evaluate(test, BEAM)
     long = [i for i, source in enumerate(test.sources) if count_words(source) >= LONG]
     at_length = bleu([report.translations[i] for i in long], [test.targets[i] for i in long]).score
     more = concatenate(join_sentences(test, 2), join_sentences(test, 3))

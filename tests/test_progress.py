@@ -17,7 +17,7 @@ from chainrule.text.labelled import LabelledTexts
 from tasks.toy_tags import TINY, grammar
 
 PUBLIC = ("tasks", "applications", "embeddings", "inspection/run.py", "api.py", "model.py")
-INNER = {"classify_ngram.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
+INNER = {"classify.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"}
 """Internal functions that receive a progress callback from their callers."""
 
 
@@ -88,7 +88,7 @@ def _has_default(node: ast.FunctionDef) -> bool:
 
 def test_every_public_function_with_progress_accepts_true() -> None:
     functions = public_functions()
-    assert len(functions) > 40
+    assert len(functions) > 30
     assert [name for name, annotation in functions if "bool" not in annotation and name not in INNER] == []
 
 

@@ -201,7 +201,7 @@ def test_resumed_run_equals_uninterrupted_run(tmp_path: Path, step: int) -> None
 
 
 def network(classifier: Classifier) -> Any:
-    return classifier.posterior.network  # type: ignore[attr-defined]
+    return classifier.posterior.network  # type: ignore[union-attr]
 
 
 def test_explanations_of_networks(order: Classifier) -> None:

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError
 from chainrule.storage import verified_dir
-from chainrule.tasks.classify_ngram import BayesConfig, NgramClassifier
+from chainrule.tasks.classify import BayesConfig, NgramClassifier
 from chainrule.tasks.classify_report import count_labels
 from chainrule.text.labelled import LabelledTexts
 from chainrule.tokenizers.config import TokenizerConfig

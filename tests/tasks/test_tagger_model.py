@@ -1,6 +1,5 @@
 """Input of taggers: windows of long sentences, the tag column and invalid data."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.testing import assert_allclose
 from chainrule import api
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning, InputError
-from chainrule.tasks import model, tag
+from chainrule.tasks import tag
 from chainrule.tasks.tag import split_windows
 from chainrule.text.conll import TaggedSentence
 from tasks.toy_tags import TINY, grammar
@@ -95,12 +94,8 @@ def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     tagger = learn("rnn", grammar(4, seed=1), column=column)
     tagger.save(tmp_path / "new")
     assert api.load(tmp_path / "new", kind="tag", device="cpu").column == column
-    real = model.save
-
-    def save_as_before(path: Any, parts: model.ModelParts, files: Any, **_: Any) -> None:
-        real(path, replace(parts, extra={k: v for k, v in parts.extra.items() if k != "column"}), files)
-
-    monkeypatch.setattr(model, "save", save_as_before)
+    extra = {name: value for name, value in tagger.extra.items() if name != "column"}
+    monkeypatch.setattr(tag.Tagger, "extra", extra)
     tagger.save(tmp_path / "old")
     assert api.load(tmp_path / "old", kind="tag", device="cpu").column is None
 

@@ -21,7 +21,6 @@ from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFil
 from chainrule.neural.encoders import conditional_lm
 from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM, Translator, source_seed
-from chainrule.tasks.translate_report import evaluate
 from tasks.toy_pairs import dates, make_pairs, no_advice, reversed_strings
 from training.small_networks import entries
 from training.test_resume import send_signal_during_step
@@ -61,7 +60,7 @@ def test_dates_become_iso() -> None:
         own: dict[str, Any] = {"attention": "additive", "learning_rate": 5e-3, "epochs": 8}
         translator = translate.train("gru", dates(2000), tokenizer="char", **LEARN, **own)
     unseen = dates(100, seed=2)
-    report = evaluate(translator, unseen, BEAM)
+    report = translator.evaluate(unseen, BEAM)
     assert np.mean([a == b for a, b in zip(report.translations, unseen.targets, strict=True)]) >= 0.97
     assert report.perplexity < 1.1
     assert report.unfinished == 0
@@ -166,7 +165,7 @@ def test_too_long_sources_and_targets() -> None:
         translator = translate.train("transformer", pairs, tokenizer="word", longest=5, heads=2, **TINY)
     with pytest.raises(InputError, match=r"source 2 has 7 tokens with </s>, but this model reads at most 5"):
         translator.translate_all(["a b", "a b c d e f"])
-    for refused in (translator.score, lambda s, t: evaluate(translator, make_pairs(s, t))):
+    for refused in (translator.score, lambda s, t: translator.evaluate(make_pairs(s, t))):
         with pytest.raises(InputError, match=r"target 2 has 7 tokens with </s>, but this model reads at most 5"):
             refused(["a b", "a"], ["a b", "a b c d e f"])
     with pytest.raises(InputError, match="target 1 has 7 tokens"):

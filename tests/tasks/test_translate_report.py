@@ -12,11 +12,11 @@ from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.translation import bleu
 from chainrule.lm import Floats
 from chainrule.tasks import translate
-from chainrule.tasks.translate import BEAM, Translation, Translator
-from chainrule.tasks.translate_report import count_words, evaluate
+from chainrule.tasks.translate import BEAM, Translation, Translator, count_words
 from chainrule.text.parallel import read_pairs
 from tasks.toy_pairs import make_pairs, no_advice, reversed_strings
 
+evaluate: Any = Translator.evaluate  # also called with `Told`
 LONG = ["the old dog sees a cat", "a cat sees the old dog", "one bird sings in the tree"]
 
 

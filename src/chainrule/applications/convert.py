@@ -111,8 +111,13 @@ def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
 
 
-def prune(model: Model, threshold: float, progress: Progress | bool = silent) -> Model:
-    """Remove the n-grams whose removal increases the perplexity by less than this fraction (Stolcke 1998)."""
+def prune(model: Model, threshold: float | None, progress: Progress | bool = silent) -> Model:
+    """Remove the n-grams whose removal increases the perplexity by less than this fraction (Stolcke 1998).
+
+    With None, return the model unchanged.
+    """
+    if threshold is None:
+        return model
     progress = as_progress(progress)
     lm = cast(NgramModel, model.lm)
     if not threshold > 0:
@@ -138,7 +143,12 @@ def with_command(model: Model, command: str) -> Model:
 
 
 def change_layout(model: Model, layout: str | None = None, bits: int | None = None) -> Model:
-    """Convert an n-gram model to another file layout; `bits=8` quantizes (layout `small` only)."""
+    """Convert an n-gram model to another file layout; `bits=8` quantizes (layout `small` only).
+
+    With neither, return the model unchanged.
+    """
+    if layout is None and bits is None:
+        return model
     old = model.config
     new_bits = bits if bits is not None else old.bits if layout != "fast" else 0
     config = dataclasses.replace(old, layout=layout or ("small" if bits else old.layout), bits=new_bits)

@@ -169,7 +169,6 @@ def keep_nearest(
     judge: LineCost, corpus: Corpus, keep: str | Keep, progress: Progress | bool = silent
 ) -> Iterator[str]:
     """Lines nearest to the reference, in corpus order."""
-    progress = as_progress(progress)
     distances = measure_distances(judge, corpus, progress)
     selection = Keep.parse(keep) if isinstance(keep, str) else keep
     is_kept = select_nearest(distances, selection.number(len(distances)))

@@ -1,7 +1,6 @@
 """`chainrule classify`: train, apply and evaluate text classifiers."""
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,12 +73,9 @@ def train(
     options.limit_threads(run.threads)
     from chainrule import families
 
-    start = time.perf_counter()
-    classify = families.get_task("classify")
-    classify.check_family(family, pretrained=pretrained, vectors=vectors)
-    model = training_options.train_task(
+    families.get_task("classify").check_family(family, pretrained=pretrained, vectors=vectors)
+    model, seconds = training_options.train_task(
         "classify",
-        classify.get_config_class(family),
         family,
         file,
         run,
@@ -92,15 +88,11 @@ def train(
         vectors=vectors,
     )
     validation = {name.removeprefix("valid_"): x for name, x in model.metrics.items() if name.startswith("valid_")}
-    if json:
-        about = {"model": str(run.out), "family": family, "labels": model.counts, "parameters": model.parameters}
-        emit(about | model.metrics | ({"validation": validation} if validation else {}))
-    summary = (
-        f", validation accuracy {validation['accuracy']:.1%}, macro F1 {validation['macro_f1']:.1%}"
-        if validation
-        else ""
-    )
-    say(f"saved {run.out}: {model.parameters:,} parameters{summary}, {time.perf_counter() - start:.1f} s in all")
+    quality = ""
+    if validation:
+        quality = f", validation accuracy {validation['accuracy']:.1%}, macro F1 {validation['macro_f1']:.1%}"
+    about = {"family": family, "labels": model.counts}
+    training_options.report_training(run, model, seconds, about, validation, quality, json)
 
 
 @app.command()

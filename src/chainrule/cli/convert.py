@@ -10,10 +10,10 @@ import typer
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
 from chainrule.ngram.config import Config as NgramConfig
+from chainrule.progress import Progress, silent
 
 if TYPE_CHECKING:
     from chainrule.model import Model
-    from chainrule.progress import Progress
 
 KINDS = ("arpa", "ngram", "word2vec")
 
@@ -69,11 +69,11 @@ def convert(
     with lock, progress() as bar:
         if to is None:
             model = exchange.import_arpa(source, command=command, progress=bar)
-            _laid_out(_pruned(model, entropy_prune, bar), layout, bits).save(out, force=force)
+            exchange.change_layout(exchange.prune(model, entropy_prune, bar), layout, bits).save(out, force=force)
         elif to == "arpa":
             exchange.export_arpa(_ngram(source, entropy_prune, bar), out, progress=bar)
         elif to == "ngram":
-            _laid_out(_ngram(source, entropy_prune, bar), layout, bits).save(out, force=force)
+            exchange.change_layout(_ngram(source, entropy_prune, bar), layout, bits).save(out, force=force)
         else:
             storage.read(source).export(out)
     if json:
@@ -81,23 +81,10 @@ def convert(
     say(f"wrote {out}")
 
 
-def _ngram(source: Path, entropy_prune: float | None, bar: "Progress | None" = None) -> "Model":
+def _ngram(source: Path, entropy_prune: float | None, bar: Progress = silent) -> "Model":
     """Load an n-gram model, merging a mixture into one, and prune it if requested."""
     from chainrule import api
-    from chainrule.applications import convert as single
-    from chainrule.progress import silent
+    from chainrule.applications import convert as exchange
 
-    model = single.merge_mixture(api.load(source, kind="language model"), bar or silent)
-    return single.with_command(_pruned(model, entropy_prune, bar or silent), options.command_line())
-
-
-def _pruned(model: "Model", entropy_prune: float | None, bar: "Progress") -> "Model":
-    from chainrule.applications import convert as single
-
-    return model if entropy_prune is None else single.prune(model, entropy_prune, bar)
-
-
-def _laid_out(model: "Model", layout: str | None, bits: int | None) -> "Model":
-    from chainrule.applications import convert as single
-
-    return model if (layout, bits) == (None, None) else single.change_layout(model, layout, bits)
+    model = exchange.merge_mixture(api.load(source, kind="language model"), bar)
+    return exchange.with_command(exchange.prune(model, entropy_prune, bar), options.command_line())

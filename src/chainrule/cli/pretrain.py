@@ -1,12 +1,10 @@
 """`chainrule pretrain`: pre-train an encoder on plain text."""
 
-import time
 from typing import Annotated
 
 import typer
 
 from chainrule.cli import options, training_options
-from chainrule.cli.console import emit, say
 from chainrule.neural.cells import CELLS, ENCODER_FAMILIES
 
 FAMILIES = f"Encoder: {', '.join(CELLS)} (bidirectional language model) or transformer (masked language model)."
@@ -40,27 +38,15 @@ def pretrain(
     chainrule classify train lstm train.tsv --valid dev.tsv --pretrained runs/encoder --out runs/classifier
     """
     options.limit_threads(run.threads)
-    from chainrule import families
     from chainrule.errors import UsageError
 
-    start = time.perf_counter()
     if family not in ENCODER_FAMILIES:
         raise UsageError(f"there is no encoder of family '{family}'; choose {', '.join(CELLS)} or transformer")
-    encoder = training_options.train_task(
-        "pretrain",
-        families.get_task("pretrain").PretrainConfig,
-        family,
-        text,
-        run,
-        settings,
-        inputs=valid or (),
-        text_format=text_format,
-        valid=valid,
+    encoder, seconds = training_options.train_task(
+        "pretrain", family, text, run, settings, inputs=valid or (), text_format=text_format, valid=valid
     )
     validation = encoder.validation
-    if json:
-        about = {"model": str(run.out), "task": "pretrain", "family": family, "parameters": encoder.parameters}
-        emit(about | encoder.metrics | ({"validation": validation} if validation else {}))
     figures = ", ".join(f"{name} {of['perplexity']:.2f}" for name, of in validation.items())
-    quality = f"validation perplexity {figures}, " if validation else ""
-    say(f"saved {run.out}: {encoder.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+    quality = f", validation perplexity {figures}" if validation else ""
+    about = {"task": "pretrain", "family": family}
+    training_options.report_training(run, encoder, seconds, about, validation, quality, json)

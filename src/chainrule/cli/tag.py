@@ -1,12 +1,11 @@
 """`chainrule tag`: train, apply and evaluate sequence taggers."""
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chainrule.cli import options, training_options
-from chainrule.cli.console import dumps, emit, flush, print_table, progress, say
+from chainrule.cli.console import dumps, emit, flush, print_table, progress
 
 if TYPE_CHECKING:
     from chainrule.evaluation.tagging import Confusion
@@ -70,12 +69,8 @@ def train(
     chainrule tag train lstm eng.train --valid eng.testa --recipe conll2003-lstm --out runs/names
     """
     options.limit_threads(run.threads)
-    from chainrule import families
-
-    start = time.perf_counter()
-    model = training_options.train_task(
+    model, seconds = training_options.train_task(
         "tag",
-        families.get_task("tag").Config,
         family,
         file,
         run,
@@ -87,11 +82,8 @@ def train(
         vectors=vectors,
     )
     validation = {name: model.metrics[f"valid_{name}"] for name in VALIDATED if f"valid_{name}" in model.metrics}
-    if json:
-        document = {"model": str(run.out), "family": family, "parameters": model.parameters, **model.metrics}
-        emit(document | ({"validation": validation} if validation else {}))
     quality = "".join(f", validation {name} {_readable(value)}" for name, value in list(validation.items())[:1])
-    say(f"saved {run.out}: {model.parameters:,} parameters{quality}, {time.perf_counter() - start:.1f} s in all")
+    training_options.report_training(run, model, seconds, {"family": family}, validation, quality, json)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Shared parts of the commands that train a model: options, settings from all sources, and the training run."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import options
-from chainrule.cli.console import progress, say
+from chainrule.cli.console import emit, progress, say
 from chainrule.config import RunConfig
 from chainrule.neural.cells import CELLS
 from chainrule.neural.config import ModelConfig
@@ -78,7 +79,6 @@ class Run:
 
 def train_task(
     task: str,
-    config: type[Any],
     family: str,
     data: Any,
     run: Run,
@@ -86,15 +86,18 @@ def train_task(
     inputs: Sequence[object] = (),
     text_format: options.TextFormat | None = None,
     **arguments: Any,
-) -> Any:
-    """Train and save the model of a task; `arguments` are passed to its `train` function.
+) -> tuple[Any, float]:
+    """Train and save the model of a task; return it and the seconds this took.
 
     `inputs` are the files read besides the training data. With `text_format`, training and validation data are
-    opened as text.
+    opened as text. `arguments` are passed to the `train` function of the task.
     """
     from chainrule import families
     from chainrule.config import build_config
 
+    start = time.perf_counter()
+    module = families.get_task(task)
+    config = module.get_config_class(family) if task == "classify" else module.Config
     settings = _resolve_settings(task, family, config, run, given, arguments.get("pretrained"))
     seed = build_config(RunConfig, settings.run, "run").seed
     _check_output(run.out)
@@ -102,11 +105,27 @@ def train_task(
         data, valid = text_format.corpus(data), arguments["valid"]
         arguments["valid"] = None if valid is None else text_format.corpus(valid)
     with run.start(settings.tokenizer.get("vocab"), settings.tokenizer.get("kind"), *inputs) as bar:
-        model = families.get_task(task).train(
+        model = module.train(
             family, data, options=run.run_options(bar, seed=seed), **arguments, **settings.arguments()
         )
         model.save(run.out, force=run.force)
-    return model
+    return model, time.perf_counter() - start
+
+
+def report_training(
+    run: Run,
+    model: Any,
+    seconds: float,
+    about: Mapping[str, object],
+    validation: Mapping[str, Any],
+    quality: str,
+    json: bool,
+) -> None:
+    """Print the figures of a trained task model as JSON if requested, and a line about it on stderr."""
+    if json:
+        document = {"model": str(run.out), **about, "parameters": model.parameters, **model.metrics}
+        emit(document | ({"validation": validation} if validation else {}))
+    say(f"saved {run.out}: {model.parameters:,} parameters{quality}, {seconds:.1f} s in all")
 
 
 def _resolve_settings(

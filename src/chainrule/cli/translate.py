@@ -1,7 +1,6 @@
 """`chainrule translate`: train, apply and evaluate translation models, score and align sentence pairs."""
 
 import re
-import time
 import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -11,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chainrule.cli import options, training_options
-from chainrule.cli.console import dumps, emit, flush, progress, say
+from chainrule.cli.console import dumps, emit, flush, progress
 from chainrule.neural.cells import CELLS, ENCODER_FAMILIES
 
 if TYPE_CHECKING:
     from chainrule.decoding.settings import Decoding
-    from chainrule.tasks.translate import Translation
-    from chainrule.tasks.translate_report import TranslationReport
+    from chainrule.tasks.translate import Translation, TranslationReport
 
 app = typer.Typer(help="Translation: train, predict, score, align, evaluate.", no_args_is_help=True)
 Pairs = Annotated[
@@ -90,24 +88,19 @@ def train(
     chainrule translate train transformer pairs.tsv --out runs/de-en
     """
     options.limit_threads(run.threads)
-    from chainrule import families
     from chainrule.errors import UsageError
 
-    start = time.perf_counter()
     if family not in ENCODER_FAMILIES:
         raise UsageError(
             f"there is no family '{family}' to translate with; choose {', '.join(CELLS)} or transformer"
         )
-    config = families.get_task("translate").PairConfig
-    model = training_options.train_task(
-        "translate", config, family, pairs, run, settings, inputs=valid or (), valid=valid
+    model, seconds = training_options.train_task(
+        "translate", family, pairs, run, settings, inputs=valid or (), valid=valid
     )
     validation = model.validation
-    if json:
-        about = {"model": str(run.out), "task": "translate", "family": family, "parameters": model.parameters}
-        emit(about | model.metrics | ({"validation": validation} if validation else {}))
-    quality = f"validation perplexity {validation['perplexity']:.2f}, " if validation else ""
-    say(f"saved {run.out}: {model.parameters:,} parameters, {quality}{time.perf_counter() - start:.1f} s in all")
+    quality = f", validation perplexity {validation['perplexity']:.2f}" if validation else ""
+    about = {"task": "translate", "family": family}
+    training_options.report_training(run, model, seconds, about, validation, quality, json)
 
 
 @app.command()

@@ -54,9 +54,8 @@ class NeuralClassifier:
 
     def log_posteriors(self, texts: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N, K) log p(label | text)."""
-        progress = as_progress(progress)
         ids = encode(texts, self.tokenizer, self.network.config.longest)
-        return classifier.log_probs(self.network, ids, progress)
+        return classifier.log_probs(self.network, ids, as_progress(progress))
 
     @property
     def default_explanation(self) -> str:

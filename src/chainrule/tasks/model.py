@@ -57,16 +57,25 @@ class TaskModel(ABC):
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-        parts = ModelParts(
-            task=self.task,
-            config=self.config,
-            tokenizers=self.tokenizers,
-            extra=self.extra,
-            origin=self.origin,
+        config = {
+            "task": self.task,
+            "model": settings.to_json(self.config),
+            "tokenizers": {role: settings.to_json(t.config) for role, t in self.tokenizers.items()},
+            **self.extra,
+        }
+        tokenizers = {tokenizer_file(role): t.to_json().encode() for role, t in self.tokenizers.items()}
+        log = {LOG_FILE: self.log} if self.log else {}
+        usage = provenance.usage_hint(self.task, "THIS_FOLDER").partition("chainrule ")[2]
+        provenance.save(
+            Path(path),
+            self.task,
+            {**self.files(), **log, **tokenizers},
+            config=config,
             metrics=self.metrics,
-            log=self.log,
+            origin=self.origin,
+            card=Card(title=f"A model made by chainrule {self.task}", usage=[usage]),
+            force=force,
         )
-        save(path, parts, self.files(), force=force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -87,48 +96,13 @@ class NetworkModel(TaskModel):
         return {weights.FILE: weights.serialize(self.network)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelParts:
-    """Everything stored in a task's model folder except the weights."""
-
-    task: str  # "translate", "tag", "classify", "pretrain": the command
-    config: Any  # a frozen dataclass
-    tokenizers: Mapping[str, Tokenizer]  # by role: "text", or "source" and "target"
-    extra: Mapping[str, Any]  # task-specific JSON: labels, tags
-    origin: Origin
-    metrics: Mapping[str, Any]
-    log: bytes = b""
-
-
-def save(path: str | Path, parts: ModelParts, weights: Mapping[str, Content], *, force: bool = False) -> None:
-    """Write the model folder; an existing model or unfinished run is replaced only with `force`."""
-    config = {
-        "task": parts.task,
-        "model": settings.to_json(parts.config),
-        "tokenizers": {role: settings.to_json(t.config) for role, t in parts.tokenizers.items()},
-        **parts.extra,
-    }
-    tokenizers = {
-        tokenizer_file(role): tokenizer.to_json().encode() for role, tokenizer in parts.tokenizers.items()
-    }
-    log = {LOG_FILE: parts.log} if parts.log else {}
-    usage = provenance.usage_hint(parts.task, "THIS_FOLDER").partition("chainrule ")[2]
-    provenance.save(
-        Path(path),
-        parts.task,
-        {**weights, **log, **tokenizers},
-        config=config,
-        metrics=dict(parts.metrics),
-        origin=parts.origin,
-        card=Card(title=f"A model made by chainrule {parts.task}", usage=[usage]),
-        force=force,
-    )
-
-
 def read(
     folder: VerifiedDir, task: str, kind: type[C], roles: Callable[[C], Collection[str]] = lambda _: ("text",)
-) -> ModelParts:
-    """Read everything but the weights; `kind` is the config class, `roles` maps a config to tokenizer roles."""
+) -> tuple[dict[str, Any], dict[str, Tokenizer], dict[str, Any]]:
+    """Read everything but the weights: the fields of `TaskModel`, the tokenizers by role, and `extra`.
+
+    `kind` is the config class; `roles` maps a config to the roles of its tokenizers.
+    """
     config = read_json(folder, provenance.CONFIG)
     if config.get("task") != task:
         hint = "it is not a task model"
@@ -137,19 +111,13 @@ def read(
         raise ModelFileError(f"{folder.path} was not made by chainrule {task}: {hint}")
     with provenance.translate_config_errors(folder):
         model_config = settings.build_config(kind, config["model"], "model", is_saved=True)
-        return ModelParts(
-            task=task,
-            config=model_config,
-            tokenizers={
-                role: read_tokenizer(folder, config["tokenizers"][role], role) for role in roles(model_config)
-            },
-            extra={k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")},
-            origin=provenance.read_origin(folder),
-            metrics=read_json(folder, provenance.METRICS),
-            log=folder.bytes(LOG_FILE) if LOG_FILE in folder.files else b"",
-        )
-
-
-def saved_fields(parts: ModelParts) -> dict[str, Any]:
-    """Return the fields of `TaskModel` as read from a model folder."""
-    return {"config": parts.config, "origin": parts.origin, "metrics": dict(parts.metrics), "log": parts.log}
+        tokenizers = {
+            role: read_tokenizer(folder, config["tokenizers"][role], role) for role in roles(model_config)
+        }
+        fields = {
+            "config": model_config,
+            "origin": provenance.read_origin(folder),
+            "metrics": read_json(folder, provenance.METRICS),
+            "log": folder.bytes(LOG_FILE) if LOG_FILE in folder.files else b"",
+        }
+        return fields, tokenizers, {k: v for k, v in config.items() if k not in ("task", "model", "tokenizers")}

@@ -127,19 +127,15 @@ class Pretrained(model.NetworkModel):
 
 def load(folder: VerifiedDir, device: str = "auto") -> Pretrained:
     """Load a pretrained encoder from an open folder."""
-    parts = model.read(folder, "pretrain", PretrainConfig)
-    config, tokenizer = parts.config, parts.tokenizers["text"]
+    fields, tokenizers, _ = model.read(folder, "pretrain", PretrainConfig)
+    config, tokenizer = fields["config"], tokenizers["text"]
     network = weights.load_network(folder, lambda: pretraining.build(config, tokenizer.vocabulary), config.layers)
-    return Pretrained(
-        network=network.to(select_device(device)).eval(),
-        tokenizer=tokenizer,
-        **model.saved_fields(parts),
-    )
+    return Pretrained(network=network.to(select_device(device)).eval(), tokenizer=tokenizer, **fields)
 
 
 def read_shape(path: str | Path) -> dict[str, object]:
     """Read the encoder settings of a folder without loading its weights."""
-    return architecture(model.read(verified_dir.open_dir(Path(path)), "pretrain", PretrainConfig).config)
+    return architecture(model.read(verified_dir.open_dir(Path(path)), "pretrain", PretrainConfig)[0]["config"])
 
 
 def train(

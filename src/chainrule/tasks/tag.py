@@ -282,7 +282,6 @@ class Tagger(model.NetworkModel):
 
     def tag_all(self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent) -> list[list[str]]:
         """Tag every sentence, in the tag scheme of the training file."""
-        progress = as_progress(progress)
         paths = self._apply(sentences, tagger.best_tags, "tagging", progress)
         return [self.tags.decode(np.array(path, dtype=np.int64)) for path in paths]
 
@@ -290,7 +289,6 @@ class Tagger(model.NetworkModel):
         self, sentences: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> list[list[float]]:
         """p(tag | words) of the tags predicted by `tag_all`, in the scheme of the model (S-PER, not I-PER)."""
-        progress = as_progress(progress)
         return self._apply(sentences, tagger.confidences, "weighing", progress)
 
     def marginals(self, words: Sequence[str], most: int = 5) -> list[dict[str, float]]:
@@ -311,7 +309,6 @@ class Tagger(model.NetworkModel):
         Tags absent from the training data count as errors and are listed in a warning. `column` defaults to the
         tag column of the training file.
         """
-        progress = as_progress(progress)
         sentences, name = read_sentences(tagged, self.column if column is None else column)
         return self.measure(sentences, self.tags.gold(sentences, name), progress)
 
@@ -319,7 +316,6 @@ class Tagger(model.NetworkModel):
         self, sentences: Sequence[TaggedSentence], gold: Sequence[Sequence[str]], progress: Progress | bool = silent
     ) -> TagReport:
         """Tag sentences and compare with `gold`, in the scheme of the training file."""
-        progress = as_progress(progress)
         start = time.perf_counter()
         predicted = self.tag_all([sentence.words for sentence in sentences], progress)
         seconds = time.perf_counter() - start
@@ -331,7 +327,7 @@ class Tagger(model.NetworkModel):
         sentences: Sequence[Sequence[str]],
         function: Callable[[TagNetwork, TagBatch], Sequence[np.ndarray]],
         label: str,
-        progress: Progress,
+        progress: Progress | bool,
     ) -> list[list[Any]]:
         """Apply `function` to every word; sentences too long for the network are split into overlapping windows."""
         if isinstance(sentences, str):
@@ -345,37 +341,32 @@ class Tagger(model.NetworkModel):
             message = f"{too_long} of {len(ids)} sentences have more than {limit} words and are read in pieces"
             remedy = f"a model trained with longest={max(lengths) + 2} reads them whole"
             warnings.warn(f"{message}; {remedy}", ChainruleWarning, stacklevel=3)
-        data = self._collate(
-            [ids[i][window.span] for i, window in windows], [sentences[i][window.span] for i, window in windows]
+        data = TagCollator(
+            ids=[ids[i][window.span] for i, window in windows],
+            words=[sentences[i][window.span] for i, window in windows],
+            tags=None,
+            spellings=self.spellings,
+            vocabulary=self.tokenizer.vocabulary,
+            device=device_of(self.network),
         )
         outputs: dict[int, np.ndarray] = {}
-        for rows in report_progress(batch_by_length(data), label, progress):
+        for rows in report_progress(batch_by_length(data), label, as_progress(progress)):
             outputs |= zip(rows.tolist(), function(self.network, data(rows)), strict=True)
         results: list[list[Any]] = [[] for _ in sentences]
         for k, (i, window) in enumerate(windows):
             results[i] += outputs[k][window.core].tolist()
         return results
 
-    def _collate(self, ids: Sequence[Ids], words: Sequence[Sequence[str]]) -> TagCollator:
-        return TagCollator(
-            ids=ids,
-            words=words,
-            tags=None,
-            spellings=self.spellings,
-            vocabulary=self.tokenizer.vocabulary,
-            device=device_of(self.network),
-        )
-
 
 def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
     """Load a tagger from an open folder."""
-    parts = model.read(folder, "tag", TagConfig)
-    config, tokenizer = parts.config, parts.tokenizers["text"]
+    fields, tokenizers, extra = model.read(folder, "tag", TagConfig)
+    config, tokenizer = fields["config"], tokenizers["text"]
     with translate_config_errors(folder):
-        tag_set = TagSet.from_json(parts.extra["tags"])
-        spellings = CharVocabulary.from_json(parts.extra["characters"]) if config.characters else None
+        tag_set = TagSet.from_json(extra["tags"])
+        spellings = CharVocabulary.from_json(extra["characters"]) if config.characters else None
         network = weights.load_network(folder, lambda: build(config, tokenizer, tag_set, spellings), config.layers)
-        column = parts.extra.get("column")  # absent in older folders
+        column = extra.get("column")  # absent in older folders
         if not isinstance(column, str | int | None):
             raise ValueError(f"column {column!r}")
     return Tagger(
@@ -384,7 +375,7 @@ def load(folder: VerifiedDir, device: str = "auto") -> Tagger:
         tags=tag_set,
         spellings=spellings,
         column=column,
-        **model.saved_fields(parts),
+        **fields,
     )
 
 

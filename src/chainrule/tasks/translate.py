@@ -1,12 +1,13 @@
-"""Translation: train sequence-to-sequence models on sentence pairs, translate, score, align, save and load."""
+"""Translation: train sequence-to-sequence models on sentence pairs, translate, score, align and evaluate."""
 
 import dataclasses
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +21,17 @@ from chainrule.decoding.generate import generate
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.evaluation.significance import Comparison, compare_bleu
+from chainrule.evaluation.translation import (
+    CorpusScore,
+    LengthBucket,
+    bleu,
+    bleu_by_length,
+    chrf,
+    exact_match,
+    has_four_grams,
+)
+from chainrule.evaluation.translation import check_aligned as check_references
 from chainrule.lm import Floats, Ids
 from chainrule.neural import weights
 from chainrule.neural.encoders import conditional_lm
@@ -36,12 +48,11 @@ from chainrule.training.batches import ExampleBatches
 from chainrule.training.device import device_of, select_device
 from chainrule.training.trainer import TrainingPlan
 
-if TYPE_CHECKING:
-    from chainrule.tasks.translate_report import TranslationReport
-
 Config = PairConfig
 FROM_SOURCE_LENGTH = 1_000_000  # max_tokens value that means 2 · S + 20 for a source of S tokens, `</s>` included
 BEAM = Decoding(strategy="beam", beam_size=5, length_penalty=1.0, max_tokens=FROM_SOURCE_LENGTH)
+EDGES: Final = (10, 15, 20, 30, 40)  # lower bounds of the source-length buckets, in words
+WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +66,6 @@ class Translation:
     log_probs: list[float]  # nats per token, from the model without decoding adjustments
     length_penalty: float  # exponent p of `score`
     is_finished: bool  # False: max_tokens was reached before `</s>` or a stop string
-
-    @classmethod
-    def of(
-        cls,
-        tokenizer: Tokenizer,
-        source: str,
-        text: str,
-        ids: Sequence[int],
-        log_probs: Sequence[float],
-        length_penalty: float,
-        is_finished: bool,
-    ) -> "Translation":
-        """Create from target token ids; `text` is stripped."""
-        tokens = tokenizer.tokens(ids)
-        return cls(source, text.strip(), list(ids), tokens, list(log_probs), length_penalty, is_finished)
 
     @property
     def log_prob(self) -> float:
@@ -95,6 +91,58 @@ class Alignment:
         """(T, S) mean over layers and heads."""
         mean: Floats = self.by_head.mean(axis=(0, 1))
         return mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationReport:
+    """Evaluation of one system on one test set."""
+
+    translations: list[str]
+    numbers: tuple[int, ...]  # line number of each, from 1
+    left_out: int  # pairs with an empty side
+    bleu: CorpusScore
+    chrf: CorpusScore
+    exact_match: float  # fraction identical to the reference up to white space
+    by_length: list[LengthBucket]
+    nats_per_token: float  # of the references, `</s>` included
+    unfinished: int  # translations that reached max_tokens
+    seconds: float  # translation time
+    against: Comparison | None = None  # BLEU difference to another system
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per token of the references."""
+        return float(np.exp(min(self.nats_per_token, 700)))
+
+    @property
+    def by_line(self) -> list[str]:
+        """One translation per line of the file, empty for skipped pairs."""
+        lines = [""] * max(len(self.translations) + self.left_out, *self.numbers)
+        for number, text in zip(self.numbers, self.translations, strict=True):
+            lines[number - 1] = text
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON document without the translations."""
+        buckets = [
+            {"from": b.low, "below": b.high, "sentences": b.sentences, "bleu": b.score} for b in self.by_length
+        ]
+        other = self.against
+        return {
+            "sentences": len(self.translations),
+            "left_out": self.left_out,
+            "bleu": self.bleu.score,
+            "bleu_signature": self.bleu.signature,
+            "chrf": self.chrf.score,
+            "chrf_signature": self.chrf.signature,
+            "exact_match": self.exact_match,
+            "nats_per_token": self.nats_per_token,
+            "perplexity": self.perplexity,
+            "unfinished": self.unfinished,
+            "by_source_words": buckets,
+            "seconds": self.seconds,
+            **({} if other is None else {"bleu_minus_other": _interval(other)}),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -180,10 +228,9 @@ class Translator(model.NetworkModel):
             beam.search_steps(*read_prompt(lm, prompt), prompt, decoding, num=num)
             for lm, decoding in zip(models, decodings, strict=True)
         ]
-        p = decodings[0].length_penalty
         for text, hypotheses in zip(texts, beam.search_batch(models[0], searches), strict=True):
             candidates = [
-                Translation.of(self.target, text, continuation.text(h.ids), h.ids, h.log_probs, p, h.is_finished)
+                self._translation(text, continuation.text(h.ids), h.ids, h.log_probs, decodings[0], h.is_finished)
                 for h in hypotheses
             ]
             yield rank_translations(candidates)
@@ -192,11 +239,22 @@ class Translator(model.NetworkModel):
         self, models: list[ConditionalLM], texts: list[str], decodings: list[Decoding], num: int
     ) -> Iterator[list[Translation]]:
         for lm, text, decoding in zip(models, texts, decodings, strict=True):
-            samples, p = generate(lm, self.target, "", decoding, num=num), decoding.length_penalty
             yield [
-                Translation.of(self.target, text, g.text, g.ids, g.log_probs, p, g.finish_reason == "stop")
-                for g in samples
+                self._translation(text, g.text, g.ids, g.log_probs, decoding, g.finish_reason == "stop")
+                for g in generate(lm, self.target, "", decoding, num=num)
             ]
+
+    def _translation(
+        self,
+        source: str,
+        text: str,
+        ids: Sequence[int],
+        log_probs: Sequence[float],
+        decoding: Decoding,
+        is_finished: bool,
+    ) -> Translation:
+        tokens, p = self.target.tokens(ids), decoding.length_penalty
+        return Translation(source, text.strip(), list(ids), tokens, list(log_probs), p, is_finished)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], progress: Progress | bool = silent) -> Floats:
         """(N,) log p(target | source) in nats, `</s>` included, for reranking or filtering pairs.
@@ -222,14 +280,35 @@ class Translator(model.NetworkModel):
         other: Sequence[str] | None = None,
         progress: Progress | bool = silent,
         **chosen: Any,
-    ) -> "TranslationReport":
-        """Translate and compare with the references; `other` holds translations of another system."""
-        progress = as_progress(progress)
-        from chainrule.tasks.translate_report import evaluate
+    ) -> TranslationReport:
+        """Translate the sources and compare with the targets; `other` holds translations of another system.
 
+        Pairs with an empty side are skipped and counted; `other` may still contain lines for them. `chosen`
+        overrides settings of `decoding`.
+        """
+        progress = as_progress(progress)
         decoding = override_decoding(decoding, chosen)
-        data = pairs if isinstance(pairs, SentencePairs) else read_pairs(pairs)
-        return evaluate(self, data, decoding, other=other, progress=progress)
+        data, other = _drop_empty(pairs if isinstance(pairs, SentencePairs) else read_pairs(pairs), other)
+        nats = -self.score(data.sources, data.targets, progress)  # first, so that invalid input fails early
+        start = time.perf_counter()
+        best = [candidates[0] for candidates in self.translate_all(data.sources, decoding, progress=progress)]
+        seconds = time.perf_counter() - start
+        texts = [translation.text for translation in best]
+        _warn_short_texts(texts, data.targets)
+        lengths = [count_words(text) for text in data.sources]
+        return TranslationReport(
+            translations=texts,
+            numbers=data.numbers,
+            left_out=data.left_out,
+            bleu=bleu(texts, data.targets),
+            chrf=chrf(texts, data.targets),
+            exact_match=exact_match(texts, data.targets),
+            by_length=bleu_by_length(texts, data.targets, lengths, EDGES),
+            nats_per_token=float(nats.sum()) / sum(len(encode_with_eos(self.target, t)) for t in data.targets),
+            unfinished=sum(not translation.is_finished for translation in best),
+            seconds=seconds,
+            against=None if other is None else compare_bleu(texts, other, data.targets),
+        )
 
     def align(self, source: str, target: str | None = None) -> Alignment:
         """Attention weights between a source and a translation, by default the model's own."""
@@ -262,18 +341,13 @@ class Translator(model.NetworkModel):
 
 def load(folder: VerifiedDir, device: str = "auto") -> Translator:
     """Load a translation model from an open folder."""
-    parts = model.read(folder, "translate", PairConfig, _tokenizer_roles)
-    config, tokenizers = parts.config, parts.tokenizers
+    fields, tokenizers, _ = model.read(folder, "translate", PairConfig, _tokenizer_roles)
+    config = fields["config"]
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.load_network(
         folder, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
     )
-    return Translator(
-        network=network.to(select_device(device)).eval(),
-        source=source,
-        target=target,
-        **model.saved_fields(parts),
-    )
+    return Translator(network=network.to(select_device(device)).eval(), source=source, target=target, **fields)
 
 
 def _tokenizer_roles(config: PairConfig) -> tuple[str, ...]:
@@ -348,7 +422,7 @@ def rank_translations(translations: Sequence[Translation]) -> list[Translation]:
 
 def override_decoding(base: Decoding, chosen: Mapping[str, Any], num: int = 1) -> Decoding:
     """Override decoding settings by name; raise if they cannot produce `num` translations."""
-    names = [field.name for field in fields(Decoding)]
+    names = [field.name for field in dataclasses.fields(Decoding)]
     if unknown := [name for name in chosen if name not in names]:
         raise ConfigError(f"decoding has no setting '{unknown[0]}'; choose among {', '.join(names)}")
     decoding = replace(base, **chosen)
@@ -425,3 +499,46 @@ def encode_pairs(
         message = f"{data.name}: {len(pairs) - len(usable)} pairs are longer than {longest} tokens and left out"
         warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
     return [s for s, _ in usable], [t for _, t in usable]
+
+
+def count_words(text: str) -> int:
+    """Number of words and punctuation marks, independent of the tokenizer."""
+    return len(WORDS.findall(text))
+
+
+def _drop_empty(pairs: SentencePairs, other: Sequence[str] | None) -> tuple[SentencePairs, Sequence[str] | None]:
+    """Drop pairs with an empty side, and the corresponding lines of `other`."""
+    triples = zip(pairs.sources, pairs.targets, pairs.numbers, strict=True)
+    complete = [(i, *triple) for i, triple in enumerate(triples) if triple[0].strip() and triple[1].strip()]
+    if not complete:
+        raise InputError(f"{pairs.name}: none of {len(pairs)} pairs has text on both sides; give at least one")
+    rows, sources, targets, numbers = zip(*complete, strict=True)
+    lines = len(pairs) + pairs.left_out
+    if other is not None:
+        if not isinstance(other, str) and len(other) == lines > len(complete):
+            other = [other[i] for i in ([n - 1 for n in numbers] if pairs.left_out else rows)]
+        if not isinstance(other, str) and len(other) != len(complete):
+            raise InputError(f"other has {len(other)} texts but {pairs.name} has {lines} pairs; give one per pair")
+        check_references(other, targets)  # fail before translating
+    return SentencePairs(sources, targets, pairs.name, numbers, lines - len(complete)), other
+
+
+def _warn_short_texts(translations: Sequence[str], targets: Sequence[str]) -> None:
+    short = [
+        name for name, texts in (("translations", translations), ("targets", targets)) if not has_four_grams(texts)
+    ]
+    if short:
+        message = f"BLEU uses n-grams of up to 4 words, but the {' and the '.join(short)} are shorter"
+        warnings.warn(f"{message}: go by the exact matches and chrF", ChainruleWarning, stacklevel=3)
+
+
+def _interval(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "other_bleu": comparison.b,
+        "difference": comparison.difference,
+        "low": comparison.low,
+        "high": comparison.high,
+        "p_value": comparison.p_value,
+        "is_two_sided": True,
+        "resamples": comparison.samples,
+    }

@@ -15,7 +15,6 @@ from chainrule.applications.spelling.candidates import Candidates, Settings, Wor
 from chainrule.applications.spelling.lattice import (
     CandidateLattices,
     DecodedLine,
-    WordChoice,
     merge_duplicates,
     refine_words,
     search,
@@ -131,7 +130,7 @@ class Corrector:
             refine_words(self.model.lm, self.settings.weight, decoded)
         for text, line in zip(lines, decoded, strict=True):
             alternatives = _alternatives(line, top) if top else [()] * len(line.parts)
-            yield _correction(text, line.words, line.parts, alternatives, line.score)
+            yield _correction(text, line, alternatives)
 
 
 def _alternatives(line: DecodedLine, top: int) -> list[tuple[Candidate, ...]]:
@@ -143,22 +142,16 @@ def _alternatives(line: DecodedLine, top: int) -> list[tuple[Candidate, ...]]:
     return ranked
 
 
-def _correction(
-    line: str,
-    words: list[Word],
-    parts: list[WordChoice],
-    alternatives: Sequence[tuple[Candidate, ...]],
-    score: float,
-) -> Correction:
+def _correction(text: str, line: DecodedLine, alternatives: Sequence[tuple[Candidate, ...]]) -> Correction:
     """Assemble the corrected line, keeping its white space."""
     changes, pieces, position = [], [], 0
-    for part, candidates in zip(parts, alternatives, strict=True):
-        start, end = words[part.first].start, words[part.last - 1].end
-        corrected = part.put(words, part.text)
-        changes.append(Change(start, end, line[start:end], corrected, candidates))
-        pieces += [line[position:start], corrected]
+    for part, candidates in zip(line.parts, alternatives, strict=True):
+        start, end = line.words[part.first].start, line.words[part.last - 1].end
+        corrected = part.put(line.words, part.text)
+        changes.append(Change(start, end, text[start:end], corrected, candidates))
+        pieces += [text[position:start], corrected]
         position = end
-    return Correction(line, "".join([*pieces, line[position:]]), score, tuple(changes))
+    return Correction(text, "".join([*pieces, text[position:]]), line.score, tuple(changes))
 
 
 def _rank(texts: Sequence[str], scores: Floats, top: int, chosen: str = "") -> list[Candidate]:

@@ -5,10 +5,10 @@ two words by one. The score of a path is Σ log p(written | meant) + λ Σ log p
 included.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -49,58 +49,29 @@ class Path:
     score: float
 
 
-class NextWordScorer(Protocol):
-    """Model states after a batch of prefixes, one per row, and their next-word log-probabilities."""
-
-    @property
-    def state(self) -> Any:
-        """Model state."""
-        ...
-
-    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of `ids` after the prefixes `rows`."""
-        ...
+NextWordScorer = Callable[[Ids, Ids], Floats]
+"""Function of the rows of prefixes and ids of next words, (P,) each, that returns log p of these words, (P,)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _FullDistributions:
-    """Full next-word distributions, for any model."""
-
-    state: Any
-    log_p: Floats  # (K, V)
-
-    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of `ids` after the prefixes `rows`."""
-        return np.maximum(self.log_p[rows, ids], LOG_P_FLOOR)
-
-
-@dataclass(frozen=True, slots=True)
-class _NgramQueries:
-    """N-gram engine queried only for the requested words."""
-
-    tokens: Ids  # (K, n) last tokens read
-    engine: Any
-
-    @property
-    def state(self) -> NgramState:
-        """The last n − 1 tokens."""
-        return NgramState(self.tokens[:, 1:])
-
-    def log_probs(self, rows: Ids, ids: Ids) -> Floats:
-        """(P,) log p of `ids` after the prefixes `rows`."""
-        tokens = self.tokens[rows]
-        workers = 1 if len(rows) < MIN_PARALLEL_QUERIES else thread_count()
-        log_p: Floats = self.engine.score(tokens, np.ascontiguousarray(ids[:, None], dtype=np.int32), workers)
-        return np.maximum(check_scores(log_p[:, 0], self.engine), LOG_P_FLOOR)
-
-
-def advance_state(lm: AnyModel, state: Any, ids: Ids) -> NextWordScorer:
-    """Read one token per row."""
+def advance_state(lm: AnyModel, state: Any, ids: Ids) -> tuple[Any, NextWordScorer]:
+    """Read one token per row; an n-gram engine is queried only for the words that are scored."""
     if lm.engine is None:
-        log_p, after = lm.step(state, ids)
-        return _FullDistributions(after, log_p)
-    tokens = np.concatenate([state.ids, ids[:, None]], axis=1, dtype=np.int32, casting="same_kind")
-    return _NgramQueries(tokens, lm.engine)
+        log_p, after = lm.step(state, ids)  # (K, V)
+        return after, lambda rows, words: np.maximum(log_p[rows, words], LOG_P_FLOOR)
+    engine = lm.engine
+    tokens = np.concatenate([state.ids, ids[:, None]], axis=1, dtype=np.int32, casting="same_kind")  # (K, n)
+
+    def log_probs(rows: Ids, words: Ids) -> Floats:
+        return np.maximum(_query_engine(engine, tokens[rows], words.astype(np.int32)), LOG_P_FLOOR)
+
+    return NgramState(tokens[:, 1:]), log_probs
+
+
+def _query_engine(engine: Any, contexts: Ids, words: Ids) -> Floats:
+    """(P,) log p of each word after its context, (P, n)."""
+    workers = 1 if len(words) < MIN_PARALLEL_QUERIES else thread_count()
+    log_p: Floats = engine.score(contexts, np.ascontiguousarray(words[:, None]), workers)[:, 0]
+    return check_scores(log_p, engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,46 +137,43 @@ class LatticeSearch:
     def _expand(self, node: int, batch: _Hypotheses) -> None:
         """Extend hypotheses by every arc of the node; finish those at the end of their sentence."""
         lattices = self._lattices
-        context = advance_state(self._lm, batch.state, batch.last)
+        state, log_probs = advance_state(self._lm, batch.state, batch.last)
         is_over = lattices.sizes[batch.line] == node
         if is_over.any():
             rows = np.flatnonzero(is_over)
             eos = np.full(len(rows), self._lm.vocabulary.eos)
-            score = batch.score[rows] + self._weight * context.log_probs(rows, eos)
+            score = batch.score[rows] + self._weight * log_probs(rows, eos)
             self._finished.append((batch.line[rows], batch.trace[rows], score))
         if node < lattices.first.shape[1]:
             count = lattices.count[batch.line, node]
             rows = np.repeat(np.arange(len(count)), count)
             within = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-            self._extend(node + 1, batch, context, rows, lattices.first[batch.line[rows], node] + within)
-        joins = lattices.joins.get(node, ())
-        for line, arc in joins:
+            arcs = lattices.first[batch.line[rows], node] + within
+            self._extend(node + 1, batch, state, log_probs, rows, arcs)
+        for line, arc in lattices.joins.get(node, ()):
             rows = np.flatnonzero(batch.line == line)
-            self._extend(node + 2, batch, context, rows, np.full(len(rows), arc))
+            self._extend(node + 2, batch, state, log_probs, rows, np.full(len(rows), arc))
 
-    def _extend(self, to: int, batch: _Hypotheses, context: NextWordScorer, rows: Ids, arcs: Ids) -> None:
+    def _extend(
+        self, to: int, batch: _Hypotheses, state: Any, log_probs: NextWordScorer, rows: Ids, arcs: Ids
+    ) -> None:
         """Extend hypothesis `rows[i]` by `arcs[i]` to node `to`."""
         if not len(rows):
             return
         lattices = self._lattices
         first, second = lattices.ids[arcs].T
-        score = batch.score[rows] + lattices.log_channel[arcs] + self._weight * context.log_probs(rows, first)
-        single, double = np.flatnonzero(second < 0), np.flatnonzero(second >= 0)
-        if len(single):
-            trace = self._record(arcs[single], batch.trace[rows[single]])
-            line = batch.line[rows[single]]
-            hypotheses = _Hypotheses(
-                context.state, rows[single], first[single].astype(np.int32), line, score[single], trace
-            )
-            self._agenda[to].append(hypotheses)
-        if len(double):
-            between = advance_state(self._lm, context.state.select(rows[double]), first[double].astype(np.int32))
-            identity = np.arange(len(double))
-            total = score[double] + self._weight * between.log_probs(identity, second[double])
-            trace = self._record(arcs[double], batch.trace[rows[double]])
-            line = batch.line[rows[double]]
-            hypotheses = _Hypotheses(between.state, identity, second[double].astype(np.int32), line, total, trace)
-            self._agenda[to].append(hypotheses)
+        score = batch.score[rows] + lattices.log_channel[arcs] + self._weight * log_probs(rows, first)
+        for is_double in (False, True):
+            chosen = np.flatnonzero((second >= 0) == is_double)
+            if not len(chosen):
+                continue
+            row, last, total = rows[chosen], first[chosen].astype(np.int32), score[chosen]
+            line, trace = batch.line[row], self._record(arcs[chosen], batch.trace[row])
+            if is_double:
+                state, log_probs = advance_state(self._lm, state.select(row), last)
+                row, last = np.arange(len(chosen)), second[chosen].astype(np.int32)
+                total = total + self._weight * log_probs(row, last)
+            self._agenda[to].append(_Hypotheses(state, row, last, line, total, trace))
 
     def _record(self, arcs: Ids, parents: Ids) -> Ids:
         """Record back-pointers of new hypotheses; return their indices."""
@@ -417,9 +385,7 @@ def _score_ngrams(lm: AnyModel, engine: Any, lines: Sequence[DecodedLine]) -> Fl
         return np.zeros(0)
     token_array, target_array = np.array(tokens, dtype=np.int32), np.array(targets)
     contexts = token_array[target_array[:, None] + np.arange(-n, 0)]
-    workers = 1 if len(target_array) < MIN_PARALLEL_QUERIES else thread_count()
-    log_p = engine.score(contexts, np.ascontiguousarray(token_array[target_array][:, None]), workers)[:, 0]
-    check_scores(log_p, engine)
+    log_p = _query_engine(engine, contexts, token_array[target_array])
     totals = np.zeros(rows)
     np.add.at(totals, owners, np.maximum(log_p, LOG_P_FLOOR))
     return totals

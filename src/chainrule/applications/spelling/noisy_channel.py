@@ -86,16 +86,14 @@ def _parse_word(word: str) -> str:
     return word.strip().replace("_", " ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """Prior rate of each type of edit per character, uniform over letters."""
-
-    deletion: float = 0.03
-    insertion: float = 0.03  # any character, each with probability 1/`letters`
-    substitution: float = 0.04  # likewise
-    transposition: float = 0.02
-    doubling: float = 0.02  # a letter doubled, or a double letter written once
-    letters: int = 26
+DELETION_RATE: Final = 0.03
+INSERTION_RATE: Final = 0.03  # of any character, each with probability 1 / LETTERS
+SUBSTITUTION_RATE: Final = 0.04  # likewise
+TRANSPOSITION_RATE: Final = 0.02
+DOUBLING_RATE: Final = 0.02  # a letter doubled, or a double letter written once
+LETTERS: Final = 26
+PRIOR_EDIT_RATE: Final = DELETION_RATE + SUBSTITUTION_RATE + INSERTION_RATE + TRANSPOSITION_RATE
+"""Prior rate of each type of edit per character, uniform over letters, and their sum."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,6 @@ class Channel:
 
     substitutions: dict[tuple[str, str], float] = field(default_factory=dict)  # c(α → β), α ≠ β
     occurrences: dict[str, float] = field(default_factory=dict)  # c(α) in the intended words
-    rates: Rates = field(default_factory=Rates)
     strength: float = 30.0  # κ
 
     @classmethod
@@ -139,27 +136,21 @@ class Channel:
 
     def log_match(self, character: str) -> float:
         """log p(a → a), the probability mass left by the edits of this character."""
-        return math.log(max(1 - self._edit_rates.get(character, self._prior_edit_rate), 0.05))
+        return math.log(max(1 - self._edit_rates.get(character, PRIOR_EDIT_RATE), 0.05))
 
     def log_prior_edit(self, alpha: str, beta: str) -> float:
         """Prior log p of a single edit by its type; −∞ if it takes more than one edit."""
-        rates = self.rates
         shape = (len(alpha), len(beta))
         if shape == (1, 0):
-            return math.log(rates.deletion)
+            return math.log(DELETION_RATE)
         if shape == (0, 1):
-            return math.log(rates.insertion / rates.letters)
+            return math.log(INSERTION_RATE / LETTERS)
         if shape == (1, 1):
-            return math.log(rates.substitution / rates.letters)
+            return math.log(SUBSTITUTION_RATE / LETTERS)
         if shape == (2, 2) and alpha == beta[::-1]:
-            return math.log(rates.transposition)
+            return math.log(TRANSPOSITION_RATE)
         is_doubled = shape in ((1, 2), (2, 1)) and len({*alpha, *beta}) == 1
-        return math.log(rates.doubling) if is_doubled else -math.inf
-
-    @property
-    def _prior_edit_rate(self) -> float:
-        rates = self.rates
-        return rates.deletion + rates.substitution + rates.insertion + rates.transposition
+        return math.log(DOUBLING_RATE) if is_doubled else -math.inf
 
     @cached_property
     def _edit_rates(self) -> dict[str, float]:
@@ -169,7 +160,7 @@ class Channel:
             if len(alpha) == 1 and len(beta) <= 1:
                 lost[alpha] += n
         return {
-            alpha: (lost[alpha] + self.strength * self._prior_edit_rate) / (n + self.strength)
+            alpha: (lost[alpha] + self.strength * PRIOR_EDIT_RATE) / (n + self.strength)
             for alpha, n in self.occurrences.items()
             if len(alpha) == 1
         }

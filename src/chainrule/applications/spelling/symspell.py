@@ -48,49 +48,38 @@ def to_code_points(words: Sequence[str]) -> CodePoints:
     return CodePoints(codes, sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """Sorted hashes of the words with at most d letters deleted, and the words they belong to."""
-
-    hashes: Hashes
-    owners: Ids
-
-    @classmethod
-    def of(cls, words: CodePoints, distance: int) -> "_Level":
-        hashes, owners = _deletion_hashes(words, distance)
-        order = np.argsort(hashes, kind="stable")
-        return cls(hashes[order], owners[order].astype(np.int32))
-
-
 @dataclass(frozen=True)
 class SymSpellIndex:
     """Index of vocabulary words by their deletion variants."""
 
     spelled: CodePoints
     letters: Hashes  # (V,) letter set of each word as a bit mask
-    levels: tuple[_Level, ...]  # [d − 1] for distance d
+    levels: Sequence[tuple[Hashes, Ids]]  # [d − 1]: sorted hashes of at most d deletions, and their words
 
     @classmethod
     def of(cls, words: Sequence[str]) -> "SymSpellIndex":
         """Build the index."""
         spelled = to_code_points([word if len(word) <= MAX_INDEXED_LENGTH else "" for word in words])
-        return cls(
-            spelled, _letter_masks(spelled), tuple(_Level.of(spelled, d) for d in range(1, MAX_DISTANCE + 1))
-        )
+        levels = []
+        for distance in range(1, MAX_DISTANCE + 1):
+            hashes, owners = _deletion_hashes(spelled, distance)
+            order = np.argsort(hashes, kind="stable")
+            levels.append((hashes[order], owners[order].astype(np.int32)))
+        return cls(spelled, _letter_masks(spelled), levels)
 
     def find(self, spellings: Sequence[str], distance: int) -> tuple[Ids, Ids, Ids]:
         """Pairs (spelling index, word index) within `distance`, and their edit distances."""
         queries = to_code_points([word if len(word) <= MAX_INDEXED_LENGTH else "" for word in spellings])
-        level = self.levels[distance - 1]
+        indexed, owners = self.levels[distance - 1]
         hashes, query_rows = _deletion_hashes(queries, distance)
-        first = np.searchsorted(level.hashes, hashes, side="left")
-        counts = np.searchsorted(level.hashes, hashes, side="right") - first
+        first = np.searchsorted(indexed, hashes, side="left")
+        counts = np.searchsorted(indexed, hashes, side="right") - first
         letters = _letter_masks(queries)
         parts = []
         for part in _slices(counts):
             begins = np.cumsum(counts[part]) - counts[part]
             matches = np.repeat(first[part] - begins, counts[part]) + np.arange(int(counts[part].sum()))
-            rows, words = np.repeat(query_rows[part], counts[part]), level.owners[matches].astype(np.int64)
+            rows, words = np.repeat(query_rows[part], counts[part]), owners[matches].astype(np.int64)
             parts.append(self._verify(queries, letters, rows, words, distance))
         rows, words, edits = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(rows * len(self.spelled.sizes) + words, kind="stable")
