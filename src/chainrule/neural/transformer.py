@@ -16,8 +16,14 @@ from chainrule.neural.family import NeuralFamily
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.output import make_output
-from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, causal_mask
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import (
+    BlockConfig,
+    TransformerBlock,
+    add_positions,
+    causal_mask,
+    make_positions,
+)
 from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.training.config import TrainingConfig
 
@@ -60,9 +66,7 @@ class Transformer(Network):
         self.config, self.window = config, config.window
         self.embedding = nn.Parameter(torch.empty(vocabulary.size, config.hidden))
         initialize(self.embedding, "normal", config.init_range)
-        self.learned = LearnedPositions(config.window, config.hidden) if config.positions == "learned" else None
-        if self.learned is not None:
-            initialize(self.learned.table, "normal", config.init_range)
+        self.learned = make_positions(config, config.window)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
         self.output = make_output(config, config.hidden, vocabulary, self.embedding, counts)
@@ -113,14 +117,12 @@ class Transformer(Network):
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Word vectors plus positions, unless rotary: (B, T) -> (B, T, D)."""
-        D = self.config.hidden
         x = functional.embedding(
             ids, dropout.embedding_rows(self.embedding, self.config.embedding_dropout, self.training)
         )
         if self.config.positions == "sinusoidal":
-            x = x * math.sqrt(D) + sinusoidal(positions, D, x.dtype)  # scaled to the magnitude of the sinusoids
-        elif self.learned is not None:
-            x = x + self.learned(positions)
+            x = x * math.sqrt(self.config.hidden)  # scaled to the magnitude of the sinusoids
+        x = add_positions(x, positions, self.learned, self.config)
         return dropout.apply(x, self.config, self.training, self.config.input_dropout)
 
 

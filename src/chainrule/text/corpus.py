@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Final, Self, get_args
 
 from chainrule import system
@@ -217,6 +218,14 @@ class WordLengthCheck:
         if ends:
             self._length = len(text) - 1 - max(map(text.rfind, " \t\n"))
             self._line += text.count("\n")
+
+
+def open_file(file: str | Path, remedy: str) -> Corpus:
+    """Open one file as a corpus; raise UsageError, with the remedy, if the name refers to several."""
+    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
+    if len(corpus.files) != 1:
+        raise UsageError(f"{file} refers to {len(corpus.files)} files; {remedy}")
+    return corpus
 
 
 def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:

@@ -52,8 +52,8 @@ def save(run_dir: Path, checkpoint: Checkpoint) -> None:
         for name in ("weights", "optimizer", "state"):
             tensors: dict[str, Tensor] = getattr(checkpoint, name)
             (root / f"{name}.safetensors").write_bytes(write_tensors({n: _to_cpu(t) for n, t in tensors.items()}))
-        (root / "position.json").write_text(_dump(checkpoint.position), encoding="utf-8")
-        (root / "config.json").write_text(_dump(checkpoint.identity), encoding="utf-8")
+        (root / "position.json").write_bytes(strict_json.dump(checkpoint.position))
+        (root / "config.json").write_bytes(strict_json.dump(checkpoint.identity))
 
     verified_dir.write(run_dir / NAME, fill, {"kind": NAME}, force=True)
 
@@ -196,11 +196,7 @@ def _fields(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Any]:
     return fields
 
 
-def _dump(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Round-trip through JSON: tuples become lists, keys strings."""
-    plain: dict[str, Any] = json.loads(_dump(fields))
+    plain: dict[str, Any] = json.loads(strict_json.dump(fields))
     return plain

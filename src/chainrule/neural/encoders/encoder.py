@@ -15,9 +15,8 @@ from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.cells import ENCODER_FAMILIES, get_cell
 from chainrule.neural.config import check_sizes
 from chainrule.neural.layers import dropout
-from chainrule.neural.layers.initialization import initialize
-from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, add_positions, make_positions
 from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import RecurrentLayer
 from chainrule.training.config import TrainingConfig
@@ -167,9 +166,7 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.learned = LearnedPositions(config.longest, config.hidden) if config.positions == "learned" else None
-        if self.learned is not None:
-            initialize(self.learned.table, "normal", config.init_range)
+        self.learned = make_positions(config, config.longest)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
 
@@ -177,13 +174,8 @@ class TransformerEncoder(nn.Module):
         """(B, T, D), (B, T) mask -> encoder output; adds positions unless they are rotary."""
         c, (B, T, D) = self.config, x.shape
         positions = torch.arange(T, device=x.device)
-        rotation = None
-        if c.positions == "rotary":
-            rotation = Rotation.at(positions, D // c.heads, x.dtype)
-        elif c.positions == "sinusoidal":
-            x = x + sinusoidal(positions, D, x.dtype)
-        elif self.learned is not None:
-            x = x + self.learned(positions)
+        rotation = Rotation.at(positions, D // c.heads, x.dtype) if c.positions == "rotary" else None
+        x = add_positions(x, positions, self.learned, c)
         x = dropout.apply(x, c, self.training, c.input_dropout)
         empty_cache = x.new_empty(B, 0, c.heads, D // c.heads)
         for block in self.blocks:

@@ -21,10 +21,9 @@ from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, make_layer
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import AttentionScore, additive_score
-from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.output import make_output
-from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.layers.transformer_block import CrossBlock, causal_mask
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import CrossBlock, add_positions, causal_mask, make_positions
 from chainrule.neural.model import LARGEST_PIECE, NeuralModel, NeuralState
 from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.neural.weights import check_outputs
@@ -305,9 +304,7 @@ class EncoderDecoder(PairNetwork):
     def __init__(self, config: PairConfig, source_size: int, vocabulary: Vocabulary) -> None:
         super().__init__(config, source_size, vocabulary)
         self.window, D = config.longest, config.hidden
-        self.learned = LearnedPositions(config.longest, D) if config.positions == "learned" else None
-        if self.learned is not None:
-            initialize(self.learned.table, "normal", config.init_range)
+        self.learned = make_positions(config, config.longest)
         self.blocks = nn.ModuleList(CrossBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(D, bias=config.bias) if config.norm == "pre" else None
         self.output = make_output(config, D, vocabulary, self.embedding, None)
@@ -389,11 +386,7 @@ class EncoderDecoder(PairNetwork):
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         c = self.config
-        x = self._scaled(ids)
-        if c.positions == "sinusoidal":
-            x = x + sinusoidal(positions, c.hidden, x.dtype)
-        elif self.learned is not None:
-            x = x + self.learned(positions)
+        x = add_positions(self._scaled(ids), positions, self.learned, c)
         return dropout.apply(x, c, self.training, c.input_dropout)
 
 

@@ -13,7 +13,7 @@ from chainrule.errors import ConfigError
 from chainrule.neural.config import ModelConfig, check_sizes
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize, initialize_gates
-from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +127,22 @@ class TransformerBlock(nn.Module):
         inner = self.widen(x)
         inner = functional.gelu(inner) if self.config.activation == "gelu" else functional.relu(inner)
         return dropout.apply(self.narrow(inner), self.config, self.training)
+
+
+def make_positions(config: BlockConfig, window: int) -> LearnedPositions | None:
+    """Return the table of learned positions; None if others are configured."""
+    if config.positions != "learned":
+        return None
+    learned = LearnedPositions(window, config.hidden)
+    initialize(learned.table, "normal", config.init_range)
+    return learned
+
+
+def add_positions(x: Tensor, positions: Tensor, learned: LearnedPositions | None, config: BlockConfig) -> Tensor:
+    """Add sinusoidal or learned positions (T,) or (B, T) to (B, T, D); rotary ones are applied in attention."""
+    if config.positions == "sinusoidal":
+        return x + sinusoidal(positions, config.hidden, x.dtype)
+    return x if learned is None else x + learned(positions)
 
 
 def causal_mask(length: Tensor, P: int, T: int, window: int | None = None) -> Tensor:
