@@ -31,7 +31,7 @@ from chainrule.storage.provenance import Origin
 from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.storage.verified_dir import JSON
-from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
+from chainrule.text.corpus import Corpus, CorpusReader, WordLengthCheck
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers.punctuation import looks_pretokenised
@@ -160,7 +160,7 @@ def _count(
     return counted.without_words(), words
 
 
-def _check_words(blocks: Blocks) -> Iterator[str]:
+def _check_words(blocks: CorpusReader[str]) -> Iterator[str]:
     """Yield the blocks unchanged; raise on an excessively long word."""
     words = WordLengthCheck(blocks, "word vectors need text with blanks between words")
     for block in blocks:

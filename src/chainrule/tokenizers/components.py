@@ -256,29 +256,25 @@ def check_kind(
     `alphabet` maps the characters that represent the 256 bytes to the bytes.
     """
     with _naming(source):
-        _check_kind(content, config, alphabet)
-
-
-def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
-    model_type, model = KINDS[config.kind][0], content["model"]
-    for stage, component in _stages(config).items():
-        if _with_defaults(content.get(stage)) != component:
-            raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
-    if _model_type(model) != model_type:
-        raise _Refused(f"has a {_model_type(model)} model, but its config says {config.kind}")
-    added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
-    symbols = _symbols(model)
-    if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
-        raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
-    unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
-    if unk != (None if config.is_lossless else config.unk):
-        raise _Refused(f"has {unk!r:.40} for unknown words, but its config says {config.unk!r}")
-    if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
-        raise _Refused("has symbols of several characters, but its config says char")
-    if not config.tokens_are_text:
-        _check_bytes(symbols, config, alphabet)
-    if config.kind == "byte" and model.get("merges"):
-        raise _Refused("has merges, but its config says byte")
+        model_type, model = KINDS[config.kind][0], content["model"]
+        for stage, component in _stages(config).items():
+            if _with_defaults(content.get(stage)) != component:
+                raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
+        if _model_type(model) != model_type:
+            raise _Refused(f"has a {_model_type(model)} model, but its config says {config.kind}")
+        added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
+        symbols = _symbols(model)
+        if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
+            raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
+        unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
+        if unk != (None if config.is_lossless else config.unk):
+            raise _Refused(f"has {unk!r:.40} for unknown words, but its config says {config.unk!r}")
+        if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
+            raise _Refused("has symbols of several characters, but its config says char")
+        if not config.tokens_are_text:
+            _check_bytes(symbols, config, alphabet)
+        if config.kind == "byte" and model.get("merges"):
+            raise _Refused("has merges, but its config says byte")
 
 
 def make_backend(config: TokenizerConfig, model: models.Model) -> tokenizers.Tokenizer:
