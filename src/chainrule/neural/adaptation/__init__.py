@@ -84,9 +84,9 @@ def strided_log_probs(model: NeuralModel, text: EncodedText, stride: int, progre
         raise UsageError("--stride slides the window of a Transformer; this model has no window")
     if not 1 <= stride <= window:
         raise UsageError(f"--stride is {stride}; choose 1 to {window}, the model's window")
-    return _score_text(model, text, 1, lambda log_p, target: target[None], "sliding the window", progress, stride)[
-        0
-    ]
+    what = "sliding the window"
+    scores = _score_text(model, text, 1, lambda log_p, target: target[None], what, progress, stride)
+    return np.asarray(scores[0])
 
 
 def _score_text(
