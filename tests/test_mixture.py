@@ -10,7 +10,15 @@ from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError, InputError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context, Vocabulary
-from chainrule.mixture import Component, Config, Mixture, em_weights, fit, mixture_config
+from chainrule.mixture import (
+    Component,
+    Config,
+    Mixture,
+    component_log_probs,
+    em_weights,
+    fit_to_log_probs,
+    mixture_config,
+)
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.ngram.config import Smoothing
 from chainrule.ngram.model import NgramModel
@@ -77,7 +85,7 @@ def test_mixture_is_the_weighted_sum() -> None:
 @pytest.mark.parametrize("contexts", [("line", "line"), ("line", "stream"), ("stream", "stream")])
 def test_mixture_score_and_step_agree_and_sum_to_one(contexts: tuple[Context, Context]) -> None:
     parts = tuple(component(list(text), 3, context) for text, context in zip(TEXTS, contexts, strict=True))
-    mixed = fit(parts, encoded(HELD_OUT), V)
+    mixed = fit_to_log_probs(parts, component_log_probs(parts, encoded(HELD_OUT)), V)
     assert mixed.context == ("stream" if "stream" in contexts else "line")
     stepped, state, last = [], mixed.start(1), V.bos
     for id_ in HELD_OUT.tolist():

@@ -64,6 +64,15 @@ def check_seed(seed: int, name: str = "seed") -> None:
         raise ConfigError(f"{name} is {seed}; choose 0 or more")
 
 
+def check_fractions(config: object, section: str, *names: str, includes_one: bool = False) -> None:
+    """Raise ConfigError for a setting outside [0, 1), or outside [0, 1] if `includes_one`; None is valid."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and (not 0 <= value <= 1 or (value == 1 and not includes_one)):
+            interval = "[0, 1]" if includes_one else "[0, 1)"
+            raise ConfigError(f"{section}.{name} is {value:g}; choose a value in {interval}")
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigOverrides:
     """Settings from one source (a file, a recipe or the command line), by section.

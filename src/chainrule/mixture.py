@@ -1,6 +1,6 @@
 """Linear interpolation of models: p(w | h) = Σ_i λ_i p_i(w | h), with λ fitted by EM on held-out text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -100,13 +100,11 @@ class Mixture:
 
     def step(self, state: MixtureState, ids: Ids) -> tuple[Floats, MixtureState]:
         """(K,) -> (K, V)."""
-        stepped = [c.lm.step(part, ids) for c, part in zip(self.components, state.parts, strict=True)]
-        return self._mix([log_p for log_p, _ in stepped]), MixtureState(tuple(s for _, s in stepped))
+        return self._mix_pairs(c.lm.step(part, ids) for c, part in self._parts(state))
 
     def score(self, batch: Batch, state: MixtureState) -> tuple[Floats, MixtureState]:
         """(B, T) -> (B, T)."""
-        scored = [c.lm.score(batch, part) for c, part in zip(self.components, state.parts, strict=True)]
-        return self._mix([log_p for log_p, _ in scored]), MixtureState(tuple(s for _, s in scored))
+        return self._mix_pairs(c.lm.score(batch, part) for c, part in self._parts(state))
 
     def score_lines(self, ids: Ids) -> Floats | None:
         """(N,) -> (N,); None unless all components score whole lines."""
@@ -120,26 +118,23 @@ class Mixture:
 
     def distributions(self, batch: Batch, state: MixtureState) -> tuple[Floats, MixtureState]:
         """(B, T) -> (B, T, V)."""
-        parts = zip(self.components, state.parts, strict=True)
-        results = [c.lm.distributions(batch, part) for c, part in parts]
-        return self._mix([log_p for log_p, _ in results]), MixtureState(tuple(s for _, s in results))
+        return self._mix_pairs(c.lm.distributions(batch, part) for c, part in self._parts(state))
 
     def advance(self, batch: Batch, state: MixtureState) -> MixtureState:
         """Return the states of all components after a batch."""
-        parts = zip(self.components, state.parts, strict=True)
-        return MixtureState(tuple(c.lm.advance(batch, part) for c, part in parts))
+        return MixtureState(tuple(c.lm.advance(batch, part) for c, part in self._parts(state)))
+
+    def _parts(self, state: MixtureState) -> Iterator[tuple[Component, State]]:
+        return zip(self.components, state.parts, strict=True)
+
+    def _mix_pairs(self, pairs: Iterable[tuple[Floats, State]]) -> tuple[Floats, MixtureState]:
+        log_probs, states = zip(*pairs, strict=True)
+        return self._mix(log_probs), MixtureState(states)
 
     def _mix(self, log_probs: Sequence[Floats]) -> Floats:
         with np.errstate(divide="ignore"):
             weighted = np.stack([np.log(w) + p for w, p in zip(self.weights, log_probs, strict=True)])
         return np.asarray(np.logaddexp.reduce(weighted, axis=0))
-
-
-def fit(
-    components: Sequence[Component], held_out: EncodedText, vocabulary: Vocabulary, progress: Progress = silent
-) -> Mixture:
-    """Fit the interpolation weights to `held_out` by EM."""
-    return fit_to_log_probs(components, component_log_probs(components, held_out, progress), vocabulary)
 
 
 def fit_to_log_probs(components: Sequence[Component], log_probs: Floats, vocabulary: Vocabulary) -> Mixture:

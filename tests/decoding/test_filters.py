@@ -1,7 +1,7 @@
 """Filters: hand-worked on p = (.5, .3, .2), properties on random rows."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -16,6 +16,11 @@ from decoding.toy import log
 
 P = (0.5, 0.3, 0.2)
 
+
+def histories(*texts: Sequence[int], n: int | None = None) -> list[filters.TokenHistory]:
+    return [filters.TokenHistory(ids, n) for ids in texts]
+
+
 FILTERS: dict[str, Callable[[Floats], Floats]] = {
     "temperature": lambda log_p: filters.temperature(log_p, 0.7),
     "temperature 0": lambda log_p: filters.temperature(log_p, 0),
@@ -24,8 +29,8 @@ FILTERS: dict[str, Callable[[Floats], Floats]] = {
     "top_k": lambda log_p: filters.top_k(log_p, 2),
     "top_p": lambda log_p: filters.top_p(log_p, 0.6),
     "min_p": lambda log_p: filters.min_p(log_p, 0.3),
-    "repetition_penalty": lambda log_p: filters.repetition_penalty(log_p, [[0, 1]] * len(log_p), 1.5),
-    "no_repeat_ngram": lambda log_p: filters.no_repeat_ngram(log_p, [[0, 1, 0]] * len(log_p), 2),
+    "repetition_penalty": lambda log_p: filters.repetition_penalty(log_p, histories([0, 1]) * len(log_p), 1.5),
+    "no_repeat_ngram": lambda log_p: filters.no_repeat_ngram(log_p, histories([0, 1, 0], n=2) * len(log_p), 2),
 }
 IDEMPOTENT = [
     "top_k",
@@ -144,33 +149,37 @@ def test_min_p_is_relative_to_the_best(fraction: float, expected: list[int]) -> 
 
 def test_repetition_penalty_raises_seen_tokens_to_a_power() -> None:
     # the second row has seen 0 (twice: it counts once): (.5², .3, .2) = (.25, .3, .2), sum .75
-    out = np.exp(filters.repetition_penalty(log([P, P]), [[], [0, 0]], 2))
+    out = np.exp(filters.repetition_penalty(log([P, P]), histories([], [0, 0]), 2))
     assert_allclose(out, [P, (0.25 / 0.75, 0.3 / 0.75, 0.2 / 0.75)])
 
 
 def test_repetition_penalty_normalises_first() -> None:
     # the shares of (5, 3, 2) are (.5, .3, .2); log 5 > 0 would have grown
-    out = np.exp(filters.repetition_penalty(log((5, 3, 2)), [[0]], 2))
+    out = np.exp(filters.repetition_penalty(log((5, 3, 2)), histories([0]), 2))
     assert_allclose(out, [(0.25 / 0.75, 0.3 / 0.75, 0.2 / 0.75)])
 
 
 def test_repetition_penalty_with_overflowing_powers() -> None:
     # log .5 · 1e308 is finite and the greatest; log(1/8) · 1e308 overflows, and such a row is left unchanged
-    assert np.exp(filters.repetition_penalty(log(P), [[0, 1, 2]], 1e308)).tolist() == [[1, 0, 0]]
-    assert_allclose(np.exp(filters.repetition_penalty(log([1 / 8] * 8), [range(8)], 1e308)), [[1 / 8] * 8])
+    assert np.exp(filters.repetition_penalty(log(P), histories([0, 1, 2]), 1e308)).tolist() == [[1, 0, 0]]
+    assert_allclose(np.exp(filters.repetition_penalty(log([1 / 8] * 8), histories(range(8)), 1e308)), [[1 / 8] * 8])
 
 
 def test_no_repeat_bigrams() -> None:
     # after 0 1 0 2 0: 0 was followed by 1 and 2, so only 0 remains; after 2 0 1: nothing repeats
-    out = filters.no_repeat_ngram(log([P, P]), [[0, 1, 0, 2, 0], [2, 0, 1]], 2)
+    out = filters.no_repeat_ngram(log([P, P]), histories([0, 1, 0, 2, 0], [2, 0, 1], n=2), 2)
     assert possible_ids(out) == [[0], [0, 1, 2]]
 
 
 def test_no_repeat_ngrams_of_other_orders() -> None:
-    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 2]], 1)) == [[1]]
-    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1, 2, 0, 1]], 3)) == [[0, 1]]  # 0 1 -> 2 is known
-    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1]], 3)) == [[0, 1, 2]]  # too short to repeat
-    assert possible_ids(filters.no_repeat_ngram(log(P), [[0, 1, 2]], 1)) == [
+    assert possible_ids(filters.no_repeat_ngram(log(P), histories([0, 2], n=1), 1)) == [[1]]
+    assert possible_ids(filters.no_repeat_ngram(log(P), histories([0, 1, 2, 0, 1], n=3), 3)) == [
+        [0, 1]
+    ]  # 0 1 -> 2 is known
+    assert possible_ids(filters.no_repeat_ngram(log(P), histories([0, 1], n=3), 3)) == [
+        [0, 1, 2]
+    ]  # too short to repeat
+    assert possible_ids(filters.no_repeat_ngram(log(P), histories([0, 1, 2], n=1), 1)) == [
         [0, 1, 2]
     ]  # waived: nothing would be left
 
@@ -197,22 +206,16 @@ def test_invalid_top_p_is_rejected(bad: float) -> None:
     texts=st.lists(st.lists(st.integers(0, 4), max_size=30), min_size=1, max_size=3),
     first=st.integers(0, 5),
     n=st.integers(1, 5),
-    data=st.data(),
 )
-def test_token_history_filters_like_plain_ids(
-    texts: list[list[int]], first: int, n: int, data: st.DataObject
-) -> None:
-    weights = st.lists(st.floats(0.01, 1), min_size=5, max_size=5)
-    log_p = np.log(np.array([data.draw(weights) for _ in texts]))
-    histories = [filters.TokenHistory(ids[:first], n).fork() for ids in texts]
-    for history, ids in zip(histories, texts, strict=True):
+def test_forked_token_history_equals_a_search_of_the_ids(texts: list[list[int]], first: int, n: int) -> None:
+    for ids in texts:
+        history = filters.TokenHistory(ids[:first], n).fork()
         for id_ in ids[first:]:
             history.append(id_)
-    assert [sorted(history.distinct) for history in histories] == [sorted(set(ids)) for ids in texts]
-    by_ids = filters.repetition_penalty(log_p, texts, 1.5)
-    assert (filters.repetition_penalty(log_p, histories, 1.5) == by_ids).all()
-    by_ids = filters.no_repeat_ngram(log_p, texts, n)
-    assert (filters.no_repeat_ngram(log_p, histories, n) == by_ids).all()
+        assert sorted(history.distinct) == sorted(set(ids))
+        last = ids[len(ids) - n + 1 :]
+        followers = [ids[i + n - 1] for i in range(len(ids) - n + 1) if ids[i : i + n - 1] == last]
+        assert history.completions(n).tolist() == followers
 
 
 def test_token_history_indexes_a_single_order() -> None:

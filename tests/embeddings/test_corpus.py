@@ -16,12 +16,12 @@ from chainrule.embeddings import corpus
 from chainrule.embeddings.corpus import (
     SENTENCE_BREAK,
     CountedCorpus,
-    count,
     count_blocks,
     split_chunks,
 )
 from chainrule.errors import ChainruleError, InputError
 from embeddings import reference
+from embeddings.small_texts import count
 
 
 def numbers(counted: CountedCorpus) -> list[int]:

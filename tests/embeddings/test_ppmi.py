@@ -12,6 +12,7 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
 from chainrule.embeddings.glove import RECORD, Cooccurrences
 from chainrule.errors import MissingExtra
+from embeddings.small_texts import count
 
 sparse = pytest.importorskip("scipy.sparse")
 
@@ -69,7 +70,7 @@ def test_ppmi_of_independent_words_is_zero() -> None:
 def text(folder: Path, lines: int = 200) -> tuple[CountedCorpus, WordVocabulary]:
     rng = np.random.default_rng(1)
     lines_ = [" ".join(rng.choice([f"{kind}{n}" for n in range(30)], 8)) for kind in "ab" for _ in range(lines)]
-    counted = corpus.count(lines_, folder / "numbers")
+    counted = count(lines_, folder / "numbers")
     return counted, corpus.build_vocabulary(counted)
 
 

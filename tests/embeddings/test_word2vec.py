@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from chainrule import system
 from chainrule.embeddings import word2vec
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary, build_vocabulary, count
+from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary, build_vocabulary
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.word2vec import train
-from chainrule.errors import ChainruleError, InputError, UsageError
+from chainrule.errors import ChainruleError, InputError
 from chainrule.text.corpus import Corpus
 from embeddings import reference
+from embeddings.small_texts import count
 from embeddings.two_clusters import clusters
 
 SETS = ["none", "avx2", "avx512"]
@@ -186,8 +187,6 @@ def test_training_without_word_pairs_is_rejected(tmp_path: Path) -> None:
         train(counted, build_vocabulary(counted, 5), VectorConfig())
     with pytest.raises(InputError, match="no two words with a vector stand in one line"):
         train(counted, build_vocabulary(counted, vocab_size=1), VectorConfig())
-    with pytest.raises(UsageError, match="threads is 0"):
-        train(counted, build_vocabulary(counted), VectorConfig(), threads=0)
 
 
 @pytest.mark.native

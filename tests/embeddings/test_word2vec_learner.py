@@ -12,9 +12,10 @@ import pytest
 from chainrule import system
 from chainrule.embeddings import word2vec
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary, build_vocabulary, count
+from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary, build_vocabulary
 from chainrule.errors import ChainruleError
 from embeddings import reference
+from embeddings.small_texts import count
 from embeddings.two_clusters import clusters
 from interpreter_lock import releases_lock
 

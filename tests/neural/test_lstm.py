@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from chainrule.lm import Vocabulary
-from chainrule.neural.lstm import Config, LSTMLayer, build, candidates, facets
+from chainrule.neural.lstm import Config, LSTMLayer, build, candidates
 
 VOCABULARY = Vocabulary(11, 0, 1, 2)
 T, B, IN, D = 7, 3, 4, 5
@@ -89,6 +89,6 @@ def test_parameter_names_and_widths_of_a_stack() -> None:
 
 
 def test_lstm_candidates_have_distinct_facets() -> None:
-    names = ["-".join(str(value) for value in facets(config).values()) for config in candidates()]
+    names = ["-".join(str(value) for value in config.facets.values()) for config in candidates()]
     assert len(set(names)) == len(names) == 2
-    assert facets(Config(layers=2, hidden=8, attention="dot")) == {"layers": 2, "width": 8, "attention": "dot"}
+    assert Config(layers=2, hidden=8, attention="dot").facets == {"layers": 2, "width": 8, "attention": "dot"}

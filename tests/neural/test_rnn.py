@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from chainrule.neural.rnn import Config, ElmanLayer, candidates, facets
+from chainrule.neural.rnn import Config, ElmanLayer, candidates
 
 T, B, IN, D = 7, 3, 4, 5
 Phi = Literal["tanh", "relu", "leaky", "sigmoid"]
@@ -62,8 +62,8 @@ def test_elman_without_kernel_equals_the_loop(phi: Phi) -> None:
 
 
 def test_elman_candidates_and_facets() -> None:
-    assert [facets(config)["layers"] for config in candidates()] == [1]
-    assert facets(Config(hidden=8, layers=2, attention="general")) == {
+    assert [config.facets["layers"] for config in candidates()] == [1]
+    assert Config(hidden=8, layers=2, attention="general").facets == {
         "layers": 2,
         "width": 8,
         "attention": "general",

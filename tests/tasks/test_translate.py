@@ -18,7 +18,7 @@ from chainrule.data.training_data import RunOptions
 from chainrule.decoding.generate import generate
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, ModelFileError, UsageError
-from chainrule.neural.encoders import conditional_lm
+from chainrule.neural.encoders import seq2seq
 from chainrule.tasks import translate
 from chainrule.tasks.translate import BEAM, Translator, source_seed
 from tasks.toy_pairs import dates, make_pairs, no_advice, reversed_strings
@@ -234,7 +234,7 @@ def test_a_stop_string_ends_a_translation(tiny: Translator, strategy: Any) -> No
 
 
 def test_progress_counts_the_pairs_that_are_done(tiny: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditional_lm, "BATCH_SIZE", 8)
+    monkeypatch.setattr(seq2seq, "BATCH_SIZE", 8)
     pairs, seen = reversed_strings(20, seed=9), list[tuple[str, int, int | None]]()
     tiny.score(pairs.sources, pairs.targets, lambda *progress_calls: seen.append(progress_calls))
     assert seen == [("scoring", 0, 20), ("scoring", 8, 20), ("scoring", 16, 20)]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError, NotFoundError
-from chainrule.text.conll import HEADERS, TaggedSentence, read_tagged, read_words
+from chainrule.text.conll import HEADERS, TaggedSentence, read_tagged
+from text.tagging_words import read_words
 
 COLUMNS = """-DOCSTART- -X- O O
 

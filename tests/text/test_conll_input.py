@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
-from chainrule.text.conll import read_tagged, read_tagging_inputs, read_words
+from chainrule.text.conll import read_tagged, read_tagging_inputs
+from text.tagging_words import read_words
 from text.test_conll import COLUMNS, CONLLU, WORDS, conllu_line, store
 
 TAGS = [["A", "B"], ["C", "D"]]

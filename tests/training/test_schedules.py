@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chainrule.training.config import Schedule, TrainingConfig
-from chainrule.training.schedules import Plateau, learning_rate
+from chainrule.training.optimizers import Plateau, learning_rate
 
 
 def config(**fields: Any) -> TrainingConfig:

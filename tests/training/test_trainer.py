@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from chainrule.training import schedules
+from chainrule.training.optimizers import learning_rate
 from training.small_networks import (
     UP,
     Slopes,
@@ -47,7 +47,7 @@ def test_every_step_uses_the_scheduled_rate(schedule: Any) -> None:
     config = sgd(schedule=schedule, warmup=2, flat=0.25)
     network = Weights(0.0)
     log = [entry for entry in entries(trainer(network, UP, config).fit()) if "event" not in entry]
-    expected = [schedules.learning_rate(config, done, done / 8) for done in range(8)]
+    expected = [learning_rate(config, done, done / 8) for done in range(8)]
     assert [entry["learning_rate"] for entry in log] == pytest.approx(expected)
     assert network.w.item() == pytest.approx(sum(expected), rel=1e-6)
     assert len(set(expected)) > 4

@@ -12,8 +12,8 @@ from chainrule.tokenizers.config import TokenizerConfig
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from chainrule.tokenizers.bpe_trace import Merge
     from chainrule.tokenizers.tokenizer import Tokenizer
+    from chainrule.tokenizers.train import Merge
 
 app = typer.Typer(help="Train tokenizers, encode text, decode ids.", no_args_is_help=True)
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a tokenizer or a model.")]
@@ -62,7 +62,6 @@ def train(
     from chainrule.text.corpus import Corpus
     from chainrule.text.fingerprint import fingerprint
     from chainrule.tokenizers import train as training
-    from chainrule.tokenizers.bpe_trace import trace_merges as merges
     from chainrule.tokenizers.tokenizer import save_tokenizer
 
     vocab = settings.get("vocab")
@@ -76,7 +75,7 @@ def train(
         with progress() as bar:
             trained = training.train(corpus, config, bar)
         if trace:
-            _print_merges(merges(corpus, trained), json)
+            _print_merges(training.trace_merges(corpus, trained), json)
         names = text or [str(vocab)]
         text_fingerprint = fingerprint(corpus if text else Corpus.of(names))
         save_tokenizer(

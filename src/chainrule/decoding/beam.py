@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from chainrule.decoding.filters import apply_filters
+from chainrule.decoding.filters import apply_filters, make_history
 from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding, check_range
 from chainrule.errors import ConfigError
@@ -114,7 +114,8 @@ def _extend(
 ) -> tuple[list[Hypothesis], Ids]:
     """Return the B best one-token extensions, sorted by their ids, and the row of each one's parent."""
     words = prompt.words
-    allowed = apply_filters(log_p, [[*words, *h.ids] for h in running], settings, prompt.vocabulary)
+    histories = [make_history([*words, *h.ids], settings) for h in running]
+    allowed = apply_filters(log_p, histories, settings, prompt.vocabulary)
     totals = np.array([h.score for h in running])[:, None] + allowed  # (K, V)
     # Rows are sorted by their ids, so the lowest flat index is also the lowest sequence of ids.
     indices = _top_indices(totals, settings.beam_size)

@@ -6,7 +6,7 @@ are unchanged unless the function renormalizes.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
 
 ROUNDING: Final = 1e-9  # relative tolerance in comparisons of probability mass with a threshold
-
-
-TokenSequence: TypeAlias = "Sequence[int] | TokenHistory"
 
 
 def normalize(log_p: Floats) -> Floats:
@@ -187,7 +184,7 @@ class TokenHistory:
         return self._parent._ids[position]
 
 
-def repetition_penalty(log_p: Floats, histories: Sequence[TokenSequence], penalty: float) -> Floats:
+def repetition_penalty(log_p: Floats, histories: Sequence[TokenHistory], penalty: float) -> Floats:
     """Multiply log p of the tokens already in each row's text by `penalty`, then renormalize.
 
     A penalty above 1 discourages repetition: p becomes p^penalty. Keskar et al. 2019 (section 4.1) divide logits,
@@ -196,34 +193,21 @@ def repetition_penalty(log_p: Floats, histories: Sequence[TokenSequence], penalt
     check_range("repetition_penalty", penalty)
     out = normalize(log_p)
     with np.errstate(over="ignore"):
-        for row, ids in zip(out, histories, strict=True):
-            row[ids.distinct if isinstance(ids, TokenHistory) else np.unique(np.asarray(ids, dtype=np.intp))] *= (
-                penalty
-            )
+        for row, history in zip(out, histories, strict=True):
+            row[history.distinct] *= penalty
     return normalize(_restore_empty_rows(out, log_p))
 
 
-def no_repeat_ngram(log_p: Floats, histories: Sequence[TokenSequence], n: int) -> Floats:
+def no_repeat_ngram(log_p: Floats, histories: Sequence[TokenHistory], n: int) -> Floats:
     """Exclude each token that would repeat an n-gram of the row's text.
 
     A row in which no token remains possible is unchanged.
     """
     check_range("no_repeat_ngram", n)
     out = np.array(log_p, dtype=np.float64)
-    for row, ids in zip(out, histories, strict=True):
-        indexed = ids.completions(n) if isinstance(ids, TokenHistory) else None
-        row[indexed if indexed is not None else _completions(np.asarray(ids, dtype=np.intp), n)] = -np.inf
+    for row, history in zip(out, histories, strict=True):
+        row[history.completions(n)] = -np.inf
     return _restore_empty_rows(out, log_p)
-
-
-def _completions(ids: Ids, n: int) -> Ids:
-    """Return the tokens after each earlier occurrence of the last n-1 ids."""
-    if len(ids) < n:
-        return ids[:0]
-    ngrams = np.lib.stride_tricks.sliding_window_view(ids, n)  # (len - n + 1, n)
-    is_repeat = (ngrams[:, :-1] == ids[len(ids) - n + 1 :]).all(axis=-1)
-    completions: Ids = ngrams[is_repeat, -1]
-    return completions
 
 
 def _keep_top(log_p: Floats, kth: Floats, k: Ids) -> Floats:
@@ -251,11 +235,11 @@ def _restore_empty_rows(filtered: Floats, log_p: Floats) -> Floats:
 
 
 def apply_filters(
-    log_p: Floats, texts: Sequence[TokenSequence], settings: Decoding, vocabulary: Vocabulary
+    log_p: Floats, histories: Sequence[TokenHistory], settings: Decoding, vocabulary: Vocabulary
 ) -> Floats:
     """Apply penalties, temperature and truncation, in this order, (K, V) -> (K, V).
 
-    `texts` holds the ids of each row so far, including the prompt (see `make_history`). The result is normalized
+    `histories` hold the ids of each row so far, including the prompt (see `make_history`). The result is normalized
     even if the model's scores are not. Tokens that are not predictable, such as `<s>`, are impossible, and so is
     `<unk>` with `unk="exclude"`; if no other token is possible, `</s>` gets probability 1.
     """
@@ -264,9 +248,9 @@ def apply_filters(
         allowed = exclude(allowed, vocabulary.unk, fallback=vocabulary.eos)
     normalized = allowed = normalize(allowed)
     if settings.repetition_penalty != 1:
-        allowed = repetition_penalty(allowed, texts, settings.repetition_penalty)
+        allowed = repetition_penalty(allowed, histories, settings.repetition_penalty)
     if settings.no_repeat_ngram is not None:
-        allowed = no_repeat_ngram(allowed, texts, settings.no_repeat_ngram)
+        allowed = no_repeat_ngram(allowed, histories, settings.no_repeat_ngram)
     T = 0.0 if settings.strategy == "greedy" else settings.temperature
     if T != 1:
         allowed = temperature(allowed, T)

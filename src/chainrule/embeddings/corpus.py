@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from chainrule import system
 from chainrule.errors import InputError
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
 
 Matrix = NDArray[np.float32]
@@ -67,27 +67,11 @@ class Digest(Protocol):
         ...
 
 
-def count(
-    corpus: Iterable[str], file: Path, lowercase: bool = False, progress: Progress | bool = silent
-) -> CountedCorpus:
-    """Count the words of an iterable of lines and write their numbers to `file`.
-
-    Args:
-        corpus: Lines; each is a sentence.
-        file: Output file of word numbers; overwritten.
-        lowercase: Whether to convert words to lower case.
-        progress: Called with the bytes read.
-
-    """
-    progress = as_progress(progress)
-    return count_blocks((f"{line}\n" for line in corpus), file, lowercase, progress)
-
-
 def count_blocks(
     blocks: Iterable[str],
     file: Path,
     lowercase: bool = False,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
     digest: Digest | None = None,
     *,
     splits_punctuation: bool = False,
@@ -97,7 +81,6 @@ def count_blocks(
     `digest` is updated with the UTF-8 text. With `splits_punctuation`, words are those of the word tokenizer,
     without joiner marks.
     """
-    progress = as_progress(progress)
     counter = system.load_extension().WordCounter(str(file))
     done = 0
     progress("counting words", 0, None)
@@ -170,12 +153,6 @@ class TrainedVectors:
     matrix: Matrix  # (V, D)  word vectors; with character n-grams, the mean of the word's row and its n-grams
     buckets: Matrix | None  # (B, D)  vectors of character n-gram buckets
     metrics: dict[str, Any]
-
-
-def check_vocabulary(vocabulary: WordVocabulary) -> None:
-    """Raise InputError if the vocabulary is empty."""
-    if not vocabulary.words:
-        raise InputError("no word of the text is frequent enough for a vector; lower min_count or give more text")
 
 
 def check_pairs(counted: CountedCorpus, vocabulary: WordVocabulary) -> None:

@@ -22,7 +22,7 @@ from chainrule.embeddings.corpus import (
     WordVocabulary,
 )
 from chainrule.errors import ChainruleError, InputError
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
 
@@ -44,7 +44,7 @@ def count_cooccurrences(
     vocabulary: WordVocabulary,
     config: VectorConfig,
     folder: Path,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
     *,
     threads: int = 1,
     seed: int = 0,
@@ -53,12 +53,8 @@ def count_cooccurrences(
 
     Words outside the vocabulary are removed first. The file, in `folder`, does not depend on the memory limit or
     the number of threads; `seed` determines the order of its records. Counting uses about `config.memory` bytes.
-
-    Raises:
-        InputError: No two words of the vocabulary occur in one sentence.
-
+    Raise InputError if no two words of the vocabulary occur in one sentence.
     """
-    progress = as_progress(progress)
     file = folder / "cooccurrences"
     counter = system.load_extension().Cooccurrence(
         str(counted.file),
@@ -88,24 +84,12 @@ def train(
     *,
     threads: int = 1,
     seed: int = 0,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
 ) -> TrainedVectors:
     """Fit w_i · w̃_j + b_i + b̃_j ≈ log X_ij by weighted least squares; the vectors are w + w̃.
 
-    Args:
-        counted: Corpus as word numbers.
-        vocabulary: Words that get a vector.
-        config: Settings; `negative`, `sample`, `power` and the character n-grams are not used.
-        threads: With one thread, the same seed gives bit-identical vectors.
-        seed: Seed of the record order and of the initial vectors.
-        progress: Called while counting and training.
-
-    Raises:
-        InputError: No two words of the vocabulary occur in one sentence.
-        ChainruleError: Training diverged.
-
+    Raise ChainruleError if training diverges.
     """
-    progress = as_progress(progress)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:
         pairs = count_cooccurrences(

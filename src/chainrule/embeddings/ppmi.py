@@ -17,7 +17,7 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary
 from chainrule.embeddings.glove import Cooccurrences, count_cooccurrences
 from chainrule.errors import MissingExtra
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.progress import Progress, silent
 
 FULL_SVD_RATIO: Final = 4
 """A full SVD is used for up to this many words per dimension, where it is as fast as a truncated one."""
@@ -34,24 +34,9 @@ def train(
     *,
     threads: int = 1,
     seed: int = 0,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
 ) -> TrainedVectors:
-    """Compute word vectors from co-occurrence counts.
-
-    Args:
-        counted: Corpus as word numbers.
-        vocabulary: Words that get a vector.
-        config: `window`, `memory`, `dimensions` and `power` are used.
-        threads: Threads for counting.
-        seed: Seed of the starting vector of the SVD.
-        progress: Called while counting and at each later stage.
-
-    Raises:
-        InputError: No two words of the vocabulary occur in one sentence.
-        MissingExtra: scipy is not installed.
-
-    """
-    progress = as_progress(progress)
+    """Compute word vectors from co-occurrence counts, using `window`, `memory`, `dimensions` and `power`."""
     sparse = require_scipy()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:

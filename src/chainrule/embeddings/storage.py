@@ -13,12 +13,12 @@ from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.formats import is_binary, read_binary_vectors, read_vectors
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
-from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, printable
+from chainrule.errors import ConfigError, InputError, ModelFileError, printable
 from chainrule.storage import provenance, tensors, verified_dir
 from chainrule.storage.provenance import CONFIG, LONGEST_REASON, METRICS, Card, Origin
 from chainrule.storage.tensors import TensorSpec
 from chainrule.storage.verified_dir import PICKLES, Content, StreamedFile, VerifiedDir, read_json
-from chainrule.text.readers import find_files
+from chainrule.text.readers import find_file
 
 WORDS_FILE: Final = "words.txt"  # one word per line, in row order
 TENSORS_FILE: Final = "model.safetensors"
@@ -171,9 +171,7 @@ def read(path: str | Path) -> WordVectors:
         return vectors
     if Path(path).suffix.lower() in PICKLES:
         raise ModelFileError(f"{path} looks like a pickle, but chainrule never unpickles: export it as word2vec")
-    files = find_files(path)
-    if len(files) != 1:
-        raise UsageError(f"{path} refers to {len(files)} files; give one file of vectors")
-    loaded = read_binary_vectors(files[0]) if is_binary(files[0]) else read_vectors(files[0])
-    origin = Origin.now(text=f"imported from {Path(files[0].name).name}", command="")
+    file = find_file(path, "give one file of vectors")
+    loaded = read_binary_vectors(file) if is_binary(file) else read_vectors(file)
+    origin = Origin.now(text=f"imported from {Path(file.name).name}", command="")
     return WordVectors(loaded.words, loaded.matrix, origin=origin)

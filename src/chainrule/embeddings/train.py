@@ -8,13 +8,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from chainrule import system
 from chainrule.config import build_config
-from chainrule.embeddings import corpus as counting
-from chainrule.embeddings import corpus as vocabulary
 from chainrule.embeddings import ppmi
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, Digest, WordVocabulary
+from chainrule.embeddings.corpus import (
+    CountedCorpus,
+    Digest,
+    TrainedVectors,
+    WordVocabulary,
+    build_vocabulary,
+    count_blocks,
+)
 from chainrule.embeddings.subwords import Subwords
 from chainrule.embeddings.vectors import WordVectors
 from chainrule.errors import ConfigError, InputError, UsageError
@@ -24,7 +31,7 @@ from chainrule.storage.provenance import Origin
 from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.storage.verified_dir import JSON
-from chainrule.text.corpus import Blocks, Corpus, WordLengthCheck
+from chainrule.text.corpus import Corpus, CorpusReader, WordLengthCheck
 from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers.punctuation import looks_pretokenised
@@ -35,8 +42,8 @@ METHOD_MODULES: Final = {
     "cbow": "chainrule.embeddings.word2vec",
     "glove": "chainrule.embeddings.glove",
     "ppmi": "chainrule.embeddings.ppmi",
-    "one-hot": "chainrule.embeddings.one_hot",
 }
+"""Modules whose `train(counted, vocabulary, config, *, threads, seed, progress)` returns `TrainedVectors`."""
 MAX_THREADS: Final = 256
 
 
@@ -96,14 +103,12 @@ def _train(
         origin = Origin.now(text=corpus.name, fingerprint=fingerprint, command=name, seed=seed)
         if check is not None:
             check(origin.manifest_facts("vectors"))
-        trained = import_module(METHOD_MODULES[config.method]).train(
-            counted,
-            words,
-            config,
-            threads=threads or min(system.thread_count(), MAX_THREADS),
-            seed=seed,
-            progress=progress,
-        )
+        if config.method == "one-hot":  # `WordVectors` represents the V×V identity by a matrix of width 0
+            trained = TrainedVectors(np.zeros((len(words), 0), np.float32), None, {"seconds": 0.0, "threads": 1})
+        else:
+            threads = threads or min(system.thread_count(), MAX_THREADS)
+            method = import_module(METHOD_MODULES[config.method])
+            trained = method.train(counted, words, config, threads=threads, seed=seed, progress=progress)
     figures = {
         "train_words": int(counted.total),
         "train_types": counted.types,
@@ -140,11 +145,11 @@ def _count(
     blocks = corpus.blocks()
     checked = _check_words(blocks)
     is_split = config.tokenizer == "word"
-    counted = counting.count_blocks(checked, file, config.lowercase, progress, digest, splits_punctuation=is_split)
+    counted = count_blocks(checked, file, config.lowercase, progress, digest, splits_punctuation=is_split)
     warn_about_replaced(corpus.name, blocks.replaced)
     if not counted.total:
         raise InputError(f"{corpus.name} contains no words; give a text with words")
-    words = vocabulary.build_vocabulary(counted, config.min_count, config.vocab_size)
+    words = build_vocabulary(counted, config.min_count, config.vocab_size)
     if not len(words):
         highest = int(counted.counts.max())
         frequency = "once" if highest == 1 else f"{highest} times"
@@ -155,7 +160,7 @@ def _count(
     return counted.without_words(), words
 
 
-def _check_words(blocks: Blocks) -> Iterator[str]:
+def _check_words(blocks: CorpusReader[str]) -> Iterator[str]:
     """Yield the blocks unchanged; raise on an excessively long word."""
     words = WordLengthCheck(blocks, "word vectors need text with blanks between words")
     for block in blocks:

@@ -14,11 +14,10 @@ from chainrule.embeddings.corpus import (
     TrainedVectors,
     WordVocabulary,
     check_pairs,
-    check_vocabulary,
 )
 from chainrule.embeddings.subwords import Subwords
-from chainrule.errors import ChainruleError, UsageError
-from chainrule.progress import Progress, as_progress, silent
+from chainrule.errors import ChainruleError
+from chainrule.progress import Progress, silent
 
 ROWS_PER_CHECK: Final = 1 << 10
 """Rows checked at a time for non-finite values."""
@@ -31,31 +30,12 @@ def train(
     vocabulary: WordVocabulary,
     config: VectorConfig,
     *,
-    threads: int | None = None,
+    threads: int = 1,
     seed: int = 0,
-    progress: Progress | bool = silent,
+    progress: Progress = silent,
 ) -> TrainedVectors:
-    """Train skip-gram or CBOW vectors.
-
-    Args:
-        counted: Corpus as word numbers.
-        vocabulary: Words that get a vector.
-        config: `method` is skipgram or cbow.
-        threads: Number of threads; None for all processors. With one, the same seed gives bit-identical vectors.
-        seed: Seed of the initial vectors and of all sampling.
-        progress: Called with the words processed and in total.
-
-    Raises:
-        InputError: The vocabulary is empty, or no two of its words occur in one line.
-        ChainruleError: Training diverged.
-
-    """
-    progress = as_progress(progress)
-    if threads is not None and threads < 1:
-        raise UsageError(f"threads is {threads}; choose 1 or more")
-    check_vocabulary(vocabulary)
+    """Train skip-gram or CBOW vectors; raise ChainruleError if training diverges."""
     check_pairs(counted, vocabulary)
-    threads = threads or system.thread_count()
     begins, rows = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
     if config.has_subwords:
         progress("cutting words into character n-grams", 0, None)

@@ -13,7 +13,7 @@ from chainrule.embeddings.vectors import EPSILON, AnalogyMethod, check_analogy_m
 from chainrule.errors import InputError, UsageError
 from chainrule.lm import Floats, Ids, Mask
 from chainrule.progress import Progress, as_progress, silent
-from chainrule.text.corpus import Corpus
+from chainrule.text.corpus import open_file
 
 Lookup = Callable[[str], Floats | None]
 """Returns the vector (D,) of a word, or None."""
@@ -68,9 +68,7 @@ def read_pairs(file: str | Path) -> Pairs:
     part of speech precedes it); it is the same column in all lines. Lines that start with `#`, blank lines and a
     header line are skipped.
     """
-    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
-    if len(corpus.files) != 1:
-        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file of pairs")
+    corpus = open_file(file, "give one file of pairs")
     lines = [
         _split_line(line, f"{corpus.name}, line {number}")
         for number, line in enumerate(corpus, start=1)
@@ -259,9 +257,7 @@ class SectionResult:
 
 def read_questions(file: str | Path) -> list[Section]:
     """Read the sections of a file: `: name` starts a section, each line of four words is a question."""
-    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
-    if len(corpus.files) != 1:
-        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file of questions")
+    corpus = open_file(file, "give one file of questions")
     groups: list[tuple[str, list[Question]]] = []
     for number, line in enumerate(corpus, start=1):
         words = line.split()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chainrule.config import setting
+from chainrule.config import check_fractions, setting
 from chainrule.errors import ConfigError
 from chainrule.training.config import TrainingConfig
 
@@ -41,17 +41,11 @@ class ModelConfig:
     init_range: float = 0.1  # of uniform weights and word vectors
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "layers", "samples"):
-            if not 1 <= getattr(self, name) <= LARGEST:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}; choose 1 to {LARGEST}")
+        check_sizes(self, 1, "hidden", "layers", "samples")
         if self.validation_tokens < 0:
             raise ConfigError(f"model.validation_tokens is {self.validation_tokens}; choose 0 or more")
-        if not 0 <= self.embedding <= LARGEST:
-            raise ConfigError(f"model.embedding is {self.embedding}; choose 0 to {LARGEST}")
-        for name in ("dropout", "input_dropout", "output_dropout", "embedding_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"model.{name} is {value:g}; choose a value in [0, 1)")
+        check_sizes(self, 0, "embedding")
+        check_fractions(self, "model", "dropout", "input_dropout", "output_dropout", "embedding_dropout")
         if not 0 < self.init_range < float("inf"):
             raise ConfigError(f"model.init_range is {self.init_range:g}; choose a number above 0")
 
@@ -59,3 +53,10 @@ class ModelConfig:
     def embedding_width(self) -> int:
         """Width of the word vectors."""
         return self.embedding or self.hidden
+
+
+def check_sizes(config: object, least: int, *names: str) -> None:
+    """Raise ConfigError for a setting below `least` or above `LARGEST`."""
+    for name in names:
+        if not least <= getattr(config, name) <= LARGEST:
+            raise ConfigError(f"model.{name} is {getattr(config, name)}; choose {least} to {LARGEST}")

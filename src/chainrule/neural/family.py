@@ -15,10 +15,9 @@ from chainrule.errors import ConfigError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Batch, Context, Floats, Vocabulary
 from chainrule.neural import weights
-from chainrule.neural.adaptation import AdaptedScores, Kind, adapt
+from chainrule.neural.adaptation import adapt
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
-from chainrule.progress import Progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
 from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
 from chainrule.training.config import TrainingConfig
@@ -113,19 +112,7 @@ class NeuralFamily:
         """Number of parameters; tied matrices count once."""
         return sum(p.numel() for p in lm.network.parameters())
 
-    def adapt(
-        self,
-        lm: NeuralModel,
-        text: EncodedText,
-        valid: EncodedText | None,
-        kind: Kind,
-        *,
-        train: EncodedText | None = None,
-        stride: int | None = None,
-        progress: Progress = silent,
-    ) -> AdaptedScores:
-        """Score a text with test-time adaptation, tuned on `valid`."""
-        return adapt(lm, text, valid, kind, train=train, stride=stride, progress=progress)
+    adapt = staticmethod(adapt)
 
 
 def training_source(

@@ -76,20 +76,21 @@ class Feedforward(Network):
 
     def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
         """Read (B, T) ids; each prediction sees the current id and the n−2 before it."""
-        T = ids.shape[1]
+        c, T = self.config, ids.shape[1]
         context_ids = torch.cat([state[0], ids], dim=1)  # (B, n−2+T)
         x = self._windows(context_ids, T)  # (B, T, (n−1)E)
         h = x
         for i, layer in enumerate(self.layers):
-            h = torch.tanh(layer(self._drop(h, self.config.dropout) if i else h))  # (B, T, D)
-        return NetworkOutput(self._drop(self._combine(h, x), self._output_dropout), (context_ids[:, T:],))
+            h = torch.tanh(layer(dropout.apply(h, c, self.training) if i else h))  # (B, T, D)
+        hidden = dropout.apply(self._combine(h, x), c, self.training, c.output_dropout)
+        return NetworkOutput(hidden, (context_ids[:, T:],))
 
     def _windows(self, context_ids: Tensor, T: int) -> Tensor:
         """x = [e_{k−n+1}; …; e_{k−1}] for each of the last T positions: (B, n−2+T) -> (B, T, (n−1)E)."""
         config = self.config
         E = dropout.embedding_rows(self.embedding, config.embedding_dropout, self.training)
-        p = config.dropout if config.input_dropout is None else config.input_dropout
-        e = self._drop(functional.embedding(context_ids, E), p)  # (B, n−2+T, E)
+        e = functional.embedding(context_ids, E)  # (B, n−2+T, E)
+        e = dropout.apply(e, config, self.training, config.input_dropout)
         return torch.cat([e[:, i : i + T] for i in range(config.order - 1)], dim=-1)
 
     def _combine(self, h: Tensor, x: Tensor) -> Tensor:
@@ -99,14 +100,6 @@ class Feedforward(Network):
         projected = h if self.project is None else self.project(h)  # (B, T, E)
         return projected if self.direct is None else projected + self.direct(x)
 
-    @property
-    def _output_dropout(self) -> float:
-        p = self.config.output_dropout
-        return self.config.dropout if p is None else p
-
-    def _drop(self, x: Tensor, p: float) -> Tensor:
-        return (dropout.locked if self.config.locked else dropout.units)(x, p, self.training)
-
 
 def _linear(config: Config, inputs: int, outputs: int, bias: bool) -> nn.Linear:
     layer = nn.Linear(inputs, outputs, bias=bias)
@@ -114,11 +107,6 @@ def _linear(config: Config, inputs: int, outputs: int, bias: bool) -> nn.Linear:
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
-
-
-def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """Build the network; `counts` (V,) are training word counts, None if they will be loaded."""
-    return Feedforward(config, vocabulary, counts)
 
 
 def candidates() -> list[Config]:
@@ -131,4 +119,5 @@ def facets(config: Config) -> dict[str, str | int]:
     return {"order": config.order, "width": config.hidden}
 
 
+build = Feedforward
 family = NeuralFamily(Config, build, candidates, facets)

@@ -1,15 +1,15 @@
 """Gated recurrent unit (Cho et al. 2014), with the reset gate before or after the recurrent product."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from chainrule.errors import ConfigError
-from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.network import Network, Tensors
+from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 
@@ -71,9 +71,8 @@ class GRULayer(RecurrentLayer):
         return (n + z * (state[0] - n),)  # h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}
 
 
-def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """Build an untrained GRU language model."""
-    return RecurrentNetwork(config, vocabulary, counts, GRULayer)
+build = partial(RecurrentNetwork, layer_class=GRULayer)
+"""Build an untrained network from its config, the vocabulary and the word counts."""
 
 
 def candidates() -> list[Config]:

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from chainrule.errors import ConfigError
-from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.network import Network, Tensors
+from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 
@@ -57,9 +57,8 @@ class LSTMLayer(RecurrentLayer):
         return h, c
 
 
-def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """Build an untrained LSTM language model."""
-    return RecurrentNetwork(config, vocabulary, counts, LSTMLayer)
+build = partial(RecurrentNetwork, layer_class=LSTMLayer)
+"""Build an untrained network from its config, the vocabulary and the word counts."""
 
 
 def candidates() -> list[Config]:
@@ -68,9 +67,4 @@ def candidates() -> list[Config]:
     return [plain, replace(plain, attention="scaled-dot")]
 
 
-def facets(config: Config) -> dict[str, str | int]:
-    """Settings shown in comparison tables."""
-    return config.facets
-
-
-family = NeuralFamily(Config, build, candidates, facets)
+family = NeuralFamily(Config, build, candidates, lambda config: config.facets)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
+from chainrule.config import check_fractions
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import LARGEST, ModelConfig
+from chainrule.neural.config import ModelConfig, check_sizes
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import ConcatProjection, MemoryAttention
 from chainrule.neural.layers.initialization import initialize_gates
@@ -63,10 +64,7 @@ class RecurrentConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)
-        for name in ("weight_dropout", "hidden_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(f"model.{name} is {value:g}; choose a value in [0, 1)")
+        check_fractions(self, "model", "weight_dropout", "hidden_dropout")
         for name in ("activation_penalty", "temporal_penalty"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose 0 or more")
@@ -75,8 +73,7 @@ class RecurrentConfig(ModelConfig):
                 f"model.embedding is {self.embedding} and model.hidden {self.hidden}, but tied weights make the "
                 "last layer, here the only one, as wide as the embedding: set them alike, or --no-tie"
             )
-        if not 1 <= self.memory <= LARGEST:
-            raise ConfigError(f"model.memory is {self.memory}; choose 1 to {LARGEST}")
+        check_sizes(self, 1, "memory")
 
     @property
     def widths(self) -> list[int]:
@@ -249,7 +246,7 @@ class RecurrentNetwork(Network):
         c, is_on = self.config, self.training
         cells, memory = self._split(state)
         E = dropout.embedding_rows(self.embedding, c.embedding_dropout, is_on)  # (V, E)
-        x = self._drop(embedding(ids.t(), E), c.input_dropout)  # (T, B, E)
+        x = dropout.apply(embedding(ids.t(), E), c, is_on, c.input_dropout, time=0)  # (T, B, E)
         if x.is_cuda and self.is_fusible:
             x, after = self._run_fused(x, cells)
         else:
@@ -258,7 +255,7 @@ class RecurrentNetwork(Network):
         if c.attention != "none" and c.attention_use != "state":
             a, *memory = self.past(y, *memory)
             y = self.concat(y, a) if c.attention_use == "concat" else y + a
-        dropped = self._drop(y, c.output_dropout, time=1)
+        dropped = dropout.apply(y, c, is_on, c.output_dropout)
         is_new = [torch.zeros_like(state[-1])] if c.learned_start else []
         new_state = tuple(
             s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *is_new]
@@ -271,7 +268,7 @@ class RecurrentNetwork(Network):
         """Run the layers one after another: (T, B, E) -> (T, B, D), final layer states, memory."""
         c, after = self.config, list[Tensor]()
         for k, layer in enumerate(self.layers):
-            x = self._drop(x, c.hidden_dropout) if k else x
+            x = dropout.apply(x, c, self.training, c.hidden_dropout, time=0) if k else x
             before, cells = cells[: layer.n_states], cells[layer.n_states :]
             if k == c.layers - 1 and c.attention != "none" and c.attention_use == "state":
                 x, new, memory = self._run_with_attention(layer, x, before, memory)
@@ -287,12 +284,8 @@ class RecurrentNetwork(Network):
         c = self.config
         is_plain = not (c.layer_norm or (c.attention != "none" and c.attention_use == "state"))
         is_uniform = c.layers > 1 and len(set(c.widths[1:])) == 1
-        has_uniform_dropout = not (self.training and c.locked and self._p_hidden)
+        has_uniform_dropout = not (self.training and c.locked and dropout.rate(c.hidden_dropout, c))
         return is_plain and is_uniform and has_uniform_dropout and self.layers[0].has_kernel
-
-    @property
-    def _p_hidden(self) -> float:
-        return self.config.dropout if self.config.hidden_dropout is None else self.config.hidden_dropout
 
     def _run_fused(self, x: Tensor, cells: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Run all layers in one fused kernel."""
@@ -300,7 +293,8 @@ class RecurrentNetwork(Network):
         x, *cells = cast(x, *cells)
         weights = [w for layer in self.layers for w in layer.weights()]
         state = tuple(torch.stack(cells[i::n]) for i in range(n))  # (L, B, D)
-        x, after = self.layers[0].run_kernel(x, state, weights, self._p_hidden if self.training else 0.0)
+        p = dropout.rate(self.config.hidden_dropout, self.config) if self.training else 0.0
+        x, after = self.layers[0].run_kernel(x, state, weights, p)
         return x, [tensor for layer in zip(*(s.unbind(0) for s in after), strict=True) for tensor in layer]
 
     def _split(self, state: Tensors) -> tuple[list[Tensor], list[Tensor]]:
@@ -311,12 +305,6 @@ class RecurrentNetwork(Network):
             is_new = state[-1][:, None]
             cells = [torch.where(is_new, first, s) for first, s in zip(self.starts, cells, strict=True)]
         return cells, list(state[n : n + 2]) if self.config.attention != "none" else []
-
-    def _drop(self, x: Tensor, p: float | None, time: int = 0) -> Tensor:
-        p = self.config.dropout if p is None else p
-        return (
-            dropout.locked(x, p, self.training, time) if self.config.locked else dropout.units(x, p, self.training)
-        )
 
     def _run_with_attention(
         self, layer: RecurrentLayer, x: Tensor, state: list[Tensor], memory: list[Tensor]

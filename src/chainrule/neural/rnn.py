@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import torch
@@ -9,9 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from chainrule.config import with_settings
-from chainrule.lm import Floats, Vocabulary
 from chainrule.neural.family import NeuralFamily
-from chainrule.neural.network import Network, Tensors
+from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import SMALL, RecurrentConfig, RecurrentLayer, RecurrentNetwork
 
 PHI: Final[dict[str, Callable[[Tensor], Tensor]]] = {
@@ -56,9 +56,8 @@ class ElmanLayer(RecurrentLayer):
         return (PHI[self.nonlinearity](u + torch.addmm(b_R, state[0], R.t())),)  # (B, D)
 
 
-def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """Build an untrained Elman language model."""
-    return RecurrentNetwork(config, vocabulary, counts, ElmanLayer)
+build = partial(RecurrentNetwork, layer_class=ElmanLayer)
+"""Build an untrained network from its config, the vocabulary and the word counts."""
 
 
 def candidates() -> list[Config]:
@@ -66,9 +65,4 @@ def candidates() -> list[Config]:
     return [with_settings(Config(**SMALL), learning_rate=5e-3)]
 
 
-def facets(config: Config) -> dict[str, str | int]:
-    """Settings shown in comparison tables."""
-    return config.facets
-
-
-family = NeuralFamily(Config, build, candidates, facets)
+family = NeuralFamily(Config, build, candidates, lambda config: config.facets)

@@ -11,13 +11,19 @@ from torch.nn import functional
 from chainrule.config import with_settings
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Vocabulary
-from chainrule.neural.config import LARGEST, Initialization
+from chainrule.neural.config import Initialization, check_sizes
 from chainrule.neural.family import NeuralFamily
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
 from chainrule.neural.layers.output import make_output
-from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import (
+    BlockConfig,
+    TransformerBlock,
+    add_positions,
+    causal_mask,
+    make_positions,
+)
 from chainrule.neural.network import Network, NetworkOutput, Tensors
 from chainrule.training.config import TrainingConfig
 
@@ -42,8 +48,7 @@ class Config(BlockConfig):
                 "a Transformer has one width: leave embedding at 0"
             )
         self.check_heads()
-        if not 1 <= self.window <= LARGEST:
-            raise ConfigError(f"model.window is {self.window}; choose 1 to {LARGEST}")
+        check_sizes(self, 1, "window")
 
 
 class Transformer(Network):
@@ -61,9 +66,7 @@ class Transformer(Network):
         self.config, self.window = config, config.window
         self.embedding = nn.Parameter(torch.empty(vocabulary.size, config.hidden))
         initialize(self.embedding, "normal", config.init_range)
-        self.learned = LearnedPositions(config.window, config.hidden) if config.positions == "learned" else None
-        if self.learned is not None:
-            initialize(self.learned.table, "normal", config.init_range)
+        self.learned = make_positions(config, config.window)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
         self.output = make_output(config, config.hidden, vocabulary, self.embedding, counts)
@@ -80,7 +83,7 @@ class Transformer(Network):
 
     def largest_matmul(self, rows: int, T: int) -> float:
         """Multiplications of the position-wise network."""
-        return float(self.config.hidden * (self.config.feedforward or 4 * self.config.hidden) * rows * T)
+        return float(self.config.hidden * self.config.inner_width * rows * T)
 
     def reset_rows(self, state: Tensors, rows: Tensor) -> Tensors:
         """Reset rows: with length 0 none of their cache entries is visible."""
@@ -99,7 +102,7 @@ class Transformer(Network):
         P, T = caches[0].shape[1], ids.shape[1]
         positions = torch.arange(T, device=ids.device)  # (T,), or (B, T) with a cache
         positions = positions + length[:, None] if P else positions
-        mask = self._mask(length, P, T) if P or self.window < T else None
+        mask = causal_mask(length, P, T, self.window) if P or self.window < T else None
         rotation = None
         if self.config.positions == "rotary":
             rotation = Rotation.at(positions, self.config.hidden // self.config.heads, self.embedding.dtype)
@@ -109,33 +112,18 @@ class Transformer(Network):
             x, *keys_values = block(x, tuple(past), rotation, mask)
             after += [cache[:, -self.window :] for cache in keys_values]
         x = x if self.norm is None else self.norm(x)
-        x = apply_dropout(x, dropout_rate(self.config.output_dropout, self.config), self.config, self.training)
+        x = dropout.apply(x, self.config, self.training, self.config.output_dropout)
         return NetworkOutput(x, state if self.training and not P else (length + T, *after))
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Word vectors plus positions, unless rotary: (B, T) -> (B, T, D)."""
-        D = self.config.hidden
         x = functional.embedding(
             ids, dropout.embedding_rows(self.embedding, self.config.embedding_dropout, self.training)
         )
         if self.config.positions == "sinusoidal":
-            x = x * math.sqrt(D) + sinusoidal(positions, D, x.dtype)  # scaled to the magnitude of the sinusoids
-        elif self.learned is not None:
-            x = x + self.learned(positions)
-        return apply_dropout(x, dropout_rate(self.config.input_dropout, self.config), self.config, self.training)
-
-    def _mask(self, length: Tensor, P: int, T: int) -> Tensor:
-        """(B, 1, T, P+T) attention mask: valid entries, causal, the last W tokens."""
-        entry = torch.arange(P + T, device=length.device)  # (P+T,)
-        current = entry[P:, None]  # (T, 1)  cache entry of each token
-        in_window = (entry <= current) & (entry > current - self.window)  # (T, P+T)
-        is_valid = entry >= P - length[:, None]  # (B, P+T)
-        return in_window & is_valid[:, None, None, :]
-
-
-def build(config: Config, vocabulary: Vocabulary, counts: Floats | None) -> Network:
-    """Build the network; `counts` (V,) are training word counts, None if they will be loaded."""
-    return Transformer(config, vocabulary, counts)
+            x = x * math.sqrt(self.config.hidden)  # scaled to the magnitude of the sinusoids
+        x = add_positions(x, positions, self.learned, self.config)
+        return dropout.apply(x, self.config, self.training, self.config.input_dropout)
 
 
 def candidates() -> list[Config]:
@@ -149,4 +137,5 @@ def facets(config: Config) -> dict[str, str | int]:
     return {"layers": config.layers, "width": config.hidden}
 
 
+build = Transformer
 family = NeuralFamily(Config, build, candidates, facets)

@@ -7,8 +7,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as read_tensors
 from safetensors.torch import save as write_tensors
 from torch import Tensor, nn
 
@@ -19,6 +17,7 @@ from chainrule.neural.layers.output import Output
 from chainrule.storage import tensors as validation
 from chainrule.storage.tensors import LARGEST_WEIGHT, TensorSpec
 from chainrule.storage.verified_dir import VerifiedDir
+from chainrule.training.checkpoint import load_tensors
 
 FILE = "model.safetensors"
 FOLDERS: WeakKeyDictionary[nn.Module, Path] = WeakKeyDictionary()
@@ -33,21 +32,12 @@ def serialize(network: nn.Module) -> bytes:
     return content
 
 
-def load_tensors(files: VerifiedDir) -> dict[str, Tensor]:
-    """Read the tensors of a verified model folder."""
-    try:
-        tensors: dict[str, Tensor] = read_tensors(files.bytes(FILE))
-    except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{files.path / FILE} is not a safetensors file ({error}); train it again") from error
-    return tensors
-
-
 def load_network(files: VerifiedDir, build: Callable[[], N], layers: int) -> N:
     """Build a network and load its saved weights; `layers` is the number of layers claimed by the config.
 
     Every tensor must have the expected name, dtype and shape, and finite values.
     """
-    tensors = load_tensors(files)
+    tensors = load_tensors(files, FILE, "train it again")
     path = files.path / FILE
     if layers > len(tensors):  # avoid the time to build that many layers
         raise ModelFileError(f"{path} does not fit its config: {layers} layers of {len(tensors)} tensors")

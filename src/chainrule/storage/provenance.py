@@ -37,26 +37,10 @@ class Origin:
             object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())
 
     @classmethod
-    def now(
-        cls,
-        *,
-        text: str,
-        fingerprint: Fingerprint | None = None,
-        command: str,
-        seed: int | None = None,
-        run: Path | None = None,
-    ) -> Self:
+    def now(cls, *, text: str, command: str, **fields: Any) -> Self:
         """Return the origin of a model created now by this version of chainrule."""
         created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return cls(
-            text=text,
-            fingerprint=fingerprint,
-            command=command,
-            seed=seed,
-            created=created,
-            versions=versions(),
-            run=run,
-        )
+        return cls(text=text, command=command, created=created, versions=versions(), **fields)
 
     @property
     def text_sha256(self) -> str | None:

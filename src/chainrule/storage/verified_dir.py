@@ -71,7 +71,9 @@ def _entry_json(entry: Entry) -> dict[str, JSON]:
 def parse_manifest(raw: bytes, source: Path) -> Manifest:
     """Parse the output of `serialize_manifest`; raise ModelFileError if a single bit differs."""
     try:
-        content = _decode_manifest(raw)
+        content = strict_json.parse(raw)
+        if not isinstance(content, dict):
+            raise ValueError("not a JSON object")
         _check_version(content.get("format_version"), source)
         digest = content.pop("digest", None)
         is_intact = digest == _manifest_digest(content) and raw == _canonical_json({**content, "digest": digest})
@@ -153,14 +155,11 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
 
 
 def _check_version(version: object, source: Path) -> None:
-    if type(version) is int and 1 <= version <= FORMAT_VERSION:
+    advice = REMEDY
+    if type(version) is int and version > FORMAT_VERSION:
+        advice = "it was written by a newer version of chainrule: upgrade with pip install --upgrade chainrule"
+    elif type(version) is int and version >= 1:
         return
-    is_newer = type(version) is int and version > FORMAT_VERSION
-    advice = (
-        "it was written by a newer version of chainrule: upgrade with pip install --upgrade chainrule"
-        if is_newer
-        else REMEDY
-    )
     raise ModelFileError(
         f"{source} has format version {version!r}, but this version of chainrule reads {FORMAT_VERSION}", advice
     )
@@ -173,13 +172,6 @@ def _canonical_json(content: Mapping[str, Any]) -> bytes:
 
 def _manifest_digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical_json(content)).hexdigest()
-
-
-def _decode_manifest(raw: bytes) -> dict[str, Any]:
-    content = strict_json.parse(raw)
-    if not isinstance(content, dict):
-        raise ValueError("not a JSON object")
-    return content
 
 
 CHECKPOINT = "checkpoint"  # state of an unfinished run; itself a folder with a manifest

@@ -34,9 +34,16 @@ from chainrule.evaluation.translation import (
 from chainrule.evaluation.translation import check_aligned as check_references
 from chainrule.lm import Floats, Ids
 from chainrule.neural import weights
-from chainrule.neural.encoders import conditional_lm
-from chainrule.neural.encoders.conditional_lm import BATCH_SIZE, ConditionalLM, mean_nats
-from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.encoders import seq2seq
+from chainrule.neural.encoders.seq2seq import (
+    BATCH_SIZE,
+    ConditionalLM,
+    PairCollator,
+    PairConfig,
+    PairNetwork,
+    mean_nats,
+    pair_loss,
+)
 from chainrule.neural.family import fit
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage.verified_dir import VerifiedDir
@@ -169,9 +176,7 @@ class Translator(model.NetworkModel):
 
     def condition_on(self, source: str) -> ConditionalLM:
         """Language model p(target | source) for this source, over the vocabulary of `target`."""
-        return conditional_lm.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[
-            0
-        ]
+        return seq2seq.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[0]
 
     def translate(self, source: str, **chosen: Any) -> Translation:
         """Best translation; `chosen` holds decoding settings (strategy, beam_size, temperature)."""
@@ -204,7 +209,7 @@ class Translator(model.NetworkModel):
         for start in range(0, len(order), BATCH_SIZE):
             rows = order[start : start + BATCH_SIZE]
             progress("translating", start, len(order))
-            models = conditional_lm.condition_on(self.network, without_unk, [ids[i] for i in rows])
+            models = seq2seq.condition_on(self.network, without_unk, [ids[i] for i in rows])
             decodings = [self._decoding_for_source(decoding, first + i, len(ids[i])) for i in rows]
             decode = self._sample if decoding.strategy == "sample" else self._beam_search
             for i, candidates in zip(rows, decode(models, [sources[i] for i in rows], decodings, num), strict=True):
@@ -265,9 +270,9 @@ class Translator(model.NetworkModel):
         check_aligned(sources, targets)
         data = self._collate(sources, targets)
         scores, done = np.zeros(len(sources)), 0
-        for rows in batches_by_length([len(t) for t in data.targets], conditional_lm.BATCH_SIZE):
+        for rows in batches_by_length([len(t) for t in data.targets], seq2seq.BATCH_SIZE):
             progress("scoring", done, len(sources))
-            scores[rows] = -conditional_lm.pair_nats(self.network, data(rows))
+            scores[rows] = -seq2seq.pair_nats(self.network, data(rows))
             done += len(rows)
         scores[[not text.strip() for text in sources]] = np.nan
         return scores
@@ -320,7 +325,7 @@ class Translator(model.NetworkModel):
         ids = self._encode_source(source, 1)
         best_ids = self.translate(source).ids if target is None else []
         target_ids = np.array(best_ids, dtype=np.int64) if best_ids else self._encode_target(target or "", 1)
-        attention = conditional_lm.attention_alignment(self.network, ids, target_ids, self.target.vocabulary)
+        attention = seq2seq.attention_alignment(self.network, ids, target_ids, self.target.vocabulary)
         return Alignment(self.source.tokens(ids.tolist()), self.target.tokens(target_ids.tolist()), attention)
 
     def encode_pair(self, source: str, target: str, line: int = 1) -> tuple[Ids, Ids]:
@@ -345,7 +350,7 @@ def load(folder: VerifiedDir, device: str = "auto") -> Translator:
     config = fields["config"]
     source, target = (tokenizers["text" if config.joint else role] for role in ("source", "target"))
     network = weights.load_network(
-        folder, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), config.layers
+        folder, lambda: seq2seq.build(config, source.vocab_size, target.vocabulary), config.layers
     )
     return Translator(network=network.to(select_device(device)).eval(), source=source, target=target, **fields)
 
@@ -390,7 +395,7 @@ def train(
 
     start = time.perf_counter()
     network, log, summary = fit(
-        options, config.training, lambda: conditional_lm.build(config, source.vocab_size, target.vocabulary), plan
+        options, config.training, lambda: seq2seq.build(config, source.vocab_size, target.vocabulary), plan
     )
     metrics: dict[str, Any] = {
         "train_pairs": len(encoded[0]),

@@ -308,13 +308,6 @@ class TaggingInput:
         return lines
 
 
-def read_words(
-    source: str | Path, *, plain: bool | None = None, errors: Errors = "strict"
-) -> list[tuple[str, ...]]:
-    """Read the sentences of a file (`-` is standard input) without tags; formats as in `read_tagging_inputs`."""
-    return [words for sheet in read_tagging_inputs(source, plain=plain, errors=errors) for words in sheet.sentences]
-
-
 def read_tagging_inputs(
     source: str | Path | Corpus,
     *,

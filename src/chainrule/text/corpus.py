@@ -2,9 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, Self, get_args
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar, get_args
 
 from chainrule import system
 from chainrule.errors import InputError, UsageError
@@ -24,6 +25,8 @@ from chainrule.text.readers import (
     read_documents,
     warn_about_replaced,
 )
+
+T = TypeVar("T")
 
 CHARACTERS_AT_ONCE: Final = 1 << 21
 """Approximate characters per batch of `read_batches`."""
@@ -110,13 +113,22 @@ class Corpus:
         yield from join_lines(fragments)
         warn_about_replaced(self.name, fragments.replaced)
 
-    def fragments(self) -> "Fragments":
+    def fragments(self) -> "CorpusReader[Fragment]":
         """Return an iterator over the lines in fragments of bounded size."""
-        return Fragments(self)
+        return CorpusReader(self, self._cut)
 
-    def blocks(self) -> "Blocks":
+    def blocks(self) -> "CorpusReader[str]":
         """Return an iterator over blocks of text with LF after each line; the fastest way to read a corpus."""
-        return Blocks(self)
+        return CorpusReader(self, self._end_lines)
+
+    def _cut(self, documents: Iterable[Document]) -> Iterator[Fragment]:
+        fragments = (piece for document in documents for piece in cut_lines(document))
+        return drop_blank_lines(fragments) if self.drop_blank_lines else fragments
+
+    def _end_lines(self, documents: Iterable[Document]) -> Iterator[str]:
+        if self.drop_blank_lines:
+            return (text + "\n" * ends_line for text, ends_line in self._cut(documents))
+        return (chunk for document in documents for chunk in end_lines(document))
 
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8 with LF after each line, whatever the file format."""
@@ -134,13 +146,17 @@ class Corpus:
         return None if self.texts else sum(file.size for file in self.files)
 
 
-class _Pass:
-    """One pass over a corpus."""
+class CorpusReader(Iterator[T]):
+    """One pass over a corpus; `split` turns its documents into the items of the iterator."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, split: Callable[[Iterable[Document]], Iterator[T]]) -> None:
         self._decoder = Decoder(corpus.errors, remedy=CONVERT + OPTION if corpus.has_errors_option else CONVERT)
         self._corpus = corpus
         self.file_name = corpus.name  # name of the current file
+        self._items = split(self._documents())
+
+    def __next__(self) -> T:
+        return next(self._items)
 
     @property
     def replaced(self) -> int:
@@ -154,36 +170,6 @@ class _Pass:
             self.file_name = file.name
             yield from read_documents(file, self._corpus.column, self._decoder)
 
-    def _cut(self) -> Iterator[Fragment]:
-        fragments = (piece for document in self._documents() for piece in cut_lines(document))
-        return drop_blank_lines(fragments) if self._corpus.drop_blank_lines else fragments
-
-
-class Fragments(_Pass, Iterator[Fragment]):
-    """One pass over a corpus in fragments of lines."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        super().__init__(corpus)
-        self._fragments = self._cut()
-
-    def __next__(self) -> Fragment:
-        return next(self._fragments)
-
-
-class Blocks(_Pass, Iterator[str]):
-    """One pass over a corpus as text with LF after each line."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        super().__init__(corpus)
-        self._blocks = (
-            (text + "\n" * ends_line for text, ends_line in self._cut())
-            if corpus.drop_blank_lines
-            else (chunk for document in self._documents() for chunk in end_lines(document))
-        )
-
-    def __next__(self) -> str:
-        return next(self._blocks)
-
 
 class WordLengthCheck:
     """Raise for words of more than `LONGEST_WORD` characters while training on a text in pieces.
@@ -192,7 +178,7 @@ class WordLengthCheck:
     after `FRAGMENT` characters instead.
     """
 
-    def __init__(self, reading: "Fragments | Blocks", remedy: str) -> None:
+    def __init__(self, reading: CorpusReader[Any], remedy: str) -> None:
         self._reading = reading
         self._remedy = remedy
         self._file_name = reading.file_name
@@ -217,6 +203,14 @@ class WordLengthCheck:
         if ends:
             self._length = len(text) - 1 - max(map(text.rfind, " \t\n"))
             self._line += text.count("\n")
+
+
+def open_file(file: str | Path, remedy: str) -> Corpus:
+    """Open one file as a corpus; raise UsageError, with the remedy, if the name refers to several."""
+    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
+    if len(corpus.files) != 1:
+        raise UsageError(f"{file} refers to {len(corpus.files)} files; {remedy}")
+    return corpus
 
 
 def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list[str]]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.text.corpus import Corpus, read_batches
+from chainrule.text.corpus import Corpus, open_file, read_batches
 
+ONE_FILE: Final = "give one file, so that lines have numbers"
 COLUMN_NAMES: Final = re.compile(  # usual names of the two columns of a table
     r"source|target|src|tgt|trg|input|output|question|answer|original|translation|text|reference|sentence[12]|"
     r"ar|bg|cs|da|de|el|en|es|et|fi|fr|he|hi|hu|id|it|ja|ko|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sv|th|tr|uk|vi|zh|"
@@ -51,7 +52,7 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
     paths = [files] if isinstance(files, str | Path) else list(files)
     if len(paths) not in (1, 2):
         raise UsageError(f"{len(paths)} files were given for pairs; give two (source, target), or one table")
-    texts = [_open(file) for file in paths]
+    texts = [open_file(file, ONE_FILE) for file in paths]
     name = ", ".join(text.name for text in texts)
     lines = _read_table(texts[0]) if len(texts) == 1 else _read_aligned(texts[0], texts[1])
     if len(texts) == 1 and lines and _is_header(lines[0]):
@@ -72,7 +73,7 @@ def read_pairs(files: str | Path | Sequence[str | Path], *, keeps_empty: bool = 
 
 def read_sources(file: str | Path) -> list[str]:
     """Read source sentences without targets, one per line; empty lines are kept."""
-    return list(_open(file))
+    return list(open_file(file, ONE_FILE))
 
 
 def read_source_batches(file: str | Path) -> Iterator[list[str]]:
@@ -90,13 +91,6 @@ def read_aligned_lines(file: str | Path, pairs: SentencePairs) -> list[str]:
         count = f"{len(lines)} line" + "s" * (len(lines) != 1)
         raise InputError(f"{file} has {count}, but {expected} are needed: one for every line of {pairs.name}")
     return lines
-
-
-def _open(file: str | Path) -> Corpus:
-    corpus = Corpus.of(file, expects_lines=False, has_errors_option=False)
-    if len(corpus.files) != 1:
-        raise UsageError(f"{file} refers to {len(corpus.files)} files; give one file, so that lines have numbers")
-    return corpus
 
 
 def _is_header(sides: tuple[str, str]) -> bool:

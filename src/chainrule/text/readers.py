@@ -22,9 +22,10 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, Protocol
+from typing import Any, BinaryIO, Final, Literal
 
 from chainrule import system
 from chainrule.errors import (
@@ -129,7 +130,8 @@ def find_files(sources: Sources, *, reads_once: bool = False) -> tuple[TextFile,
     files: list[TextFile] = []
     for source in map(str, names):
         if source == "-":
-            files.append(_open_stdin() if reads_once else spool(InputStream(_stdin())))
+            stream = InputStream(_stdin())
+            files.append(TextFile(Path("-"), "standard input", 0, stream) if reads_once else spool(stream))
         else:
             files += map(_check_file, expand(source))
     return tuple(files)
@@ -199,10 +201,6 @@ def _stdin() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _open_stdin() -> TextFile:
-    return TextFile(Path("-"), "standard input", 0, InputStream(_stdin()))
-
-
 def spool(stream: InputStream) -> TextFile:
     """Copy standard input to a temporary file, which is removed with the returned object."""
     folder = ScratchFolder()
@@ -254,54 +252,7 @@ class DecompressionLimit:
             )
 
 
-class _Stream(Protocol):
-    """Decompressor of one stream; a file may contain several, concatenated."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-_Opener = tuple[Callable[[], _Stream], type[Exception]]  # decompressor factory, and its error for damaged data
-
-
-def _gzip() -> _Opener:
-    return lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16), zlib.error
-
-
-class _Bzip2Error(Exception):
-    """Damaged bzip2 data; `bz2` raises OSError, which cannot be distinguished from a disk error."""
-
-
-class _Bzip2Stream:
-    """A bzip2 decompressor that raises `_Bzip2Error` for damaged data."""
-
-    def __init__(self) -> None:
-        self._decompressor = bz2.BZ2Decompressor()
-
-    @property
-    def eof(self) -> bool:
-        return self._decompressor.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._decompressor.unused_data
-
-    def decompress(self, data: bytes, /) -> bytes:
-        try:
-            return self._decompressor.decompress(data)
-        except OSError as error:
-            raise _Bzip2Error(str(error)) from error
-
-
-def _bzip2() -> _Opener:
-    return _Bzip2Stream, _Bzip2Error
-
-
-def _xz() -> _Opener:
-    return lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError
+_Opener = tuple[Callable[[], Any], type[Exception]]  # decompressor factory, and its error for damaged data
 
 
 def _zstd() -> _Opener:
@@ -322,11 +273,18 @@ class _Format:
 
 
 _FORMATS: Final = (
-    _Format("gzip", ".gz", b"\x1f\x8b", 1024, _gzip),  # at most 1 : 1032
-    _Format("xz", ".xz", b"\xfd7zXZ\x00", 128, _xz),  # at most 1 : 7100
+    _Format(
+        "gzip", ".gz", b"\x1f\x8b", 1024, lambda: (partial(zlib.decompressobj, zlib.MAX_WBITS | 16), zlib.error)
+    ),  # at most 1 : 1032
+    _Format(
+        "xz", ".xz", b"\xfd7zXZ\x00", 128, lambda: (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), lzma.LZMAError)
+    ),  # at most 1 : 7100
     _Format("zstd", ".zst", b"\x28\xb5\x2f\xfd", 32, _zstd),  # 128 KiB from a block of 4 bytes
     # One magic for each block size; a block of 45 bytes holds at most 46 MB.
-    *(_Format("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, _bzip2) for level in range(1, 10)),
+    *(
+        _Format("bzip2", ".bz2", b"BZh%d1AY&" % level, 32, lambda: (bz2.BZ2Decompressor, OSError))
+        for level in range(1, 10)
+    ),
 )
 SUFFIXES: Final = tuple(dict.fromkeys(format_.suffix for format_ in _FORMATS))
 
@@ -392,19 +350,20 @@ def _decompress(raw: BinaryIO | InputStream, format_: _Format, name: str) -> Ite
     stream = start()
     limit = DecompressionLimit(name)
     compressed = decompressed = 0
-    try:
-        while data := raw.read(format_.chunk):
-            compressed += len(data)
-            # A stream may be followed by zero padding and further streams.
-            while data := data.lstrip(b"\0") if stream.eof else data:
-                stream = start() if stream.eof else stream
+    while data := raw.read(format_.chunk):
+        compressed += len(data)
+        # A stream may be followed by zero padding and further streams.
+        while data := data.lstrip(b"\0") if stream.eof else data:
+            stream = start() if stream.eof else stream
+            try:
                 block = stream.decompress(data)
-                decompressed += len(block)
-                limit.check(compressed, decompressed)
-                yield block
-                data = stream.unused_data
-    except damage as error:
-        raise InputError(f"{name} is damaged {format_.name} data ({error}); fetch or pack it again") from error
+            except damage as error:
+                what = f"{name} is damaged {format_.name} data ({error})"
+                raise InputError(f"{what}; fetch or pack it again") from error
+            decompressed += len(block)
+            limit.check(compressed, decompressed)
+            yield block
+            data = stream.unused_data
     if not stream.eof:
         raise InputError(f"{name} is {format_.name} data cut short; fetch or pack it again")
 

@@ -146,27 +146,17 @@ def split_text(
 ) -> CorpusSplit:
     """Read the sets; split those not given as files block by block from the text (default: the embedded one)."""
     corpus = default_corpus() if text is None else Corpus.of(text)
-    name = corpus.name
     lines = list(corpus)
-    sha256 = Corpus.from_lines(lines).digest()
-    if valid is not None and test is not None:
-        return CorpusSplit(
-            name=name,
-            train=lines,
-            valid=list(Corpus.of(valid)),
-            test=list(Corpus.of(test)),
-            seed=None,
-            sha256=sha256,
-        )
-    parts = split(lines, seed=seed)
+    is_split = valid is None or test is None
+    parts = split(lines, seed=seed) if is_split else Split(lines, [], [])
     unused = parts.valid if valid is not None else parts.test if test is not None else []
     return CorpusSplit(
-        name=name,
+        name=corpus.name,
         train=parts.train + unused,  # the share of a set given as a file is used for training
         valid=parts.valid if valid is None else list(Corpus.of(valid)),
         test=parts.test if test is None else list(Corpus.of(test)),
-        seed=seed,
-        sha256=sha256,
+        seed=seed if is_split else None,
+        sha256=Corpus.from_lines(lines).digest(),
     )
 
 

@@ -1,4 +1,4 @@
-r"""Allow-list of the components in a `tokenizer.json`, checked before the `tokenizers` library loads it.
+r"""Components of a `tokenizer.json`: those of each kind, and the allow-list checked before a file is loaded.
 
 The library executes whatever a file specifies: truncation, padding, normalizers that expand text without bound, any
 regular expression. Only the components in the tables below are loaded: those written by chainrule and those in the
@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+import tokenizers
+from tokenizers import models
+
 from chainrule.errors import ModelFileError
 from chainrule.storage import strict_json
 from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig
 
 BLANKS: Final = "[ \t]+"
 ANY_CHARACTER: Final = r"[\s\S]"
-SPLIT_PATTERNS: Final = (BLANKS, ANY_CHARACTER)
 TURKISH: Final = {"I\u0307": "i", "\u0130": "i", "I": "\u0131"}
 """Capitals with a different lower case in Turkish and Azerbaijani, in the order of replacement."""
 LONGEST_WORDPIECE_WORD: Final = 200
+"""Bytes; the time of WordPiece is cubic in the length of a word, so longer words are unknown."""
 LONGEST_SEQUENCE: Final = 8
 HIGHEST_SCORE: Final = 1e6
 """Largest magnitude of a Unigram score (a natural log-probability)."""
@@ -40,37 +43,61 @@ def _naming(source: str) -> Iterator[None]:
         raise ModelFileError(f"{source} {error}") from error
 
 
-def _is_bool(value: Any) -> bool:
-    return type(value) is bool
+def _one_of(*allowed: Any) -> Check:
+    return lambda value: any(type(value) is type(other) and value == other for other in allowed)
 
 
 def _is_int(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-def _is_false(value: Any) -> bool:
-    return value is False
-
-
-def _is_none(value: Any) -> bool:
-    return value is None
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or value == ""
-
-
 def _is_text(value: Any) -> bool:
     return type(value) is str
-
-
-def _is_text_or_none(value: Any) -> bool:
-    return value is None or type(value) is str
 
 
 def _is_any(value: Any) -> bool:
     return True
 
+
+def _is_symbol(value: Any) -> bool:
+    """Whether the value is a symbol and its id, as in `["[SEP]", 102]`."""
+    return isinstance(value, list) and len(value) == 2 and _is_text(value[0]) and _is_int(value[1])
+
+
+def _is_template(value: Any) -> bool:
+    """Whether the value is a template of a post-processor: special tokens and the sequences A and B."""
+    return isinstance(value, list) and len(value) <= LONGEST_SEQUENCE and all(map(_is_template_piece, value))
+
+
+def _is_template_piece(piece: Any) -> bool:
+    match piece:
+        case {"SpecialToken": {"id": str(), "type_id": type_id}} | {
+            "Sequence": {"id": "A" | "B", "type_id": type_id}
+        }:
+            return len(piece) == 1 and _is_int(type_id)
+        case _:
+            return False
+
+
+def _is_symbol_table(value: Any) -> bool:
+    """Whether the value gives each special token of a template one id and one symbol."""
+    if not isinstance(value, dict) or len(value) > LONGEST_SEQUENCE:
+        return False
+    return all(
+        isinstance(entry, dict)
+        and entry.keys() == {"id", "ids", "tokens"}
+        and entry["id"] == name
+        and isinstance(entry["ids"], list)
+        and len(entry["ids"]) == 1
+        and _is_int(entry["ids"][0])
+        and entry["tokens"] == [name]
+        for name, entry in value.items()
+    )
+
+
+_is_bool = _one_of(True, False)
+_is_false = _one_of(False)
+_is_empty = _one_of(None, "")
 
 _BYTE_LEVEL: Final[Mapping[str, Check]] = {
     "add_prefix_space": _is_bool,
@@ -81,21 +108,21 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
     "normalizer": {
         "Lowercase": {},
         "Replace": {
-            "pattern": lambda value: value in [{"String": upper} for upper in TURKISH],
-            "content": lambda value: value in TURKISH.values(),
+            "pattern": _one_of(*({"String": upper} for upper in TURKISH)),
+            "content": _one_of(*TURKISH.values()),
         },
         "NFC": {},
         "BertNormalizer": {
             "clean_text": _is_bool,
             "handle_chinese_chars": _is_bool,
-            "strip_accents": lambda value: value is None or type(value) is bool,
+            "strip_accents": _one_of(None, True, False),
             "lowercase": _is_bool,
         },
     },
     "pre_tokenizer": {
         "Split": {
-            "pattern": lambda value: value in [{"Regex": pattern} for pattern in SPLIT_PATTERNS],
-            "behavior": lambda value: value in ("Removed", "Isolated"),
+            "pattern": _one_of({"Regex": BLANKS}, {"Regex": ANY_CHARACTER}),
+            "behavior": _one_of("Removed", "Isolated"),
             "invert": _is_false,
         },
         "ByteLevel": _BYTE_LEVEL,
@@ -103,20 +130,20 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
     },
     "post_processor": {
         "ByteLevel": _BYTE_LEVEL,
-        "BertProcessing": {"sep": lambda value: _is_symbol(value), "cls": lambda value: _is_symbol(value)},
+        "BertProcessing": {"sep": _is_symbol, "cls": _is_symbol},
         "TemplateProcessing": {
-            "single": lambda value: _is_template(value),
-            "pair": lambda value: _is_template(value),
-            "special_tokens": lambda value: _is_symbol_table(value),
+            "single": _is_template,
+            "pair": _is_template,
+            "special_tokens": _is_symbol_table,
         },
     },
     "decoder": {
         "ByteLevel": _BYTE_LEVEL,
-        "WordPiece": {"prefix": lambda value: value in ("##", JOINER), "cleanup": _is_bool},
+        "WordPiece": {"prefix": _one_of("##", JOINER), "cleanup": _is_bool},
         "Fuse": {},
         "Replace": {
-            "pattern": lambda value: value in ({"String": " "}, {"String": JOINER + " "}),
-            "content": lambda value: value in ("Ġ", ""),
+            "pattern": _one_of({"String": " "}, {"String": JOINER + " "}),
+            "content": _one_of("Ġ", ""),
         },
     },
     "model": {
@@ -124,8 +151,8 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
         "BPE": {
             "vocab": _is_any,
             "merges": _is_any,
-            "dropout": _is_none,
-            "unk_token": _is_text_or_none,
+            "dropout": _one_of(None),
+            "unk_token": lambda value: value is None or _is_text(value),
             "continuing_subword_prefix": _is_empty,
             "end_of_word_suffix": _is_empty,
             "fuse_unk": _is_false,
@@ -135,7 +162,7 @@ COMPONENTS: Final[Mapping[str, Mapping[str, Mapping[str, Check]]]] = {
         "WordPiece": {
             "vocab": _is_any,
             "unk_token": _is_text,
-            "continuing_subword_prefix": lambda value: value == "##",
+            "continuing_subword_prefix": _one_of("##"),
             "max_input_chars_per_word": lambda value: _is_int(value) and 1 <= value <= LONGEST_WORDPIECE_WORD,
         },
         "Unigram": {
@@ -152,7 +179,7 @@ SEQUENCES: Final = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers
 
 _ADDED_TOKEN: Final[Mapping[str, Check]] = {
     "id": _is_int,
-    "content": lambda value: type(value) is str and value != "",
+    "content": lambda value: _is_text(value) and value != "",
     "single_word": _is_false,
     "lstrip": _is_false,
     "rstrip": _is_false,
@@ -165,6 +192,7 @@ _SPLIT_ALL: Final = {"type": "Split", "pattern": {"Regex": ANY_CHARACTER}, "beha
 _BYTES: Final = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 _WORDS_OF_BYTES: Final = {**_BYTES, "use_regex": True}
 _DECODE_BYTES: Final = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+# The WordPiece decoder writes a blank before each word; as Ġ it survives the byte-level decoder.
 _DECODE_PIECES: Final = {
     "type": "Sequence",
     "decoders": [
@@ -174,6 +202,7 @@ _DECODE_PIECES: Final = {
         _DECODE_BYTES,
     ],
 }
+# For programs that use the `tokenizers` library directly.
 _DECODE_JOINED: Final = {
     "type": "Sequence",
     "decoders": [
@@ -227,36 +256,41 @@ def check_kind(
     `alphabet` maps the characters that represent the 256 bytes to the bytes.
     """
     with _naming(source):
-        _check_kind(content, config, alphabet)
+        model_type, model = KINDS[config.kind][0], content["model"]
+        for stage, component in _stages(config).items():
+            if _with_defaults(content.get(stage)) != component:
+                raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
+        if _model_type(model) != model_type:
+            raise _Refused(f"has a {_model_type(model)} model, but its config says {config.kind}")
+        added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
+        symbols = _symbols(model)
+        if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
+            raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
+        unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
+        if unk != (None if config.is_lossless else config.unk):
+            raise _Refused(f"has {unk!r:.40} for unknown words, but its config says {config.unk!r}")
+        if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
+            raise _Refused("has symbols of several characters, but its config says char")
+        if not config.tokens_are_text:
+            _check_bytes(symbols, config, alphabet)
+        if config.kind == "byte" and model.get("merges"):
+            raise _Refused("has merges, but its config says byte")
 
 
-def _check_kind(content: Mapping[str, Any], config: TokenizerConfig, alphabet: Mapping[str, int]) -> None:
-    model_type, pre_tokenizer, decoder = KINDS[config.kind]
-    model = content["model"]
-    expected = {
-        "normalizer": _normalizer(config),
-        "pre_tokenizer": pre_tokenizer,
-        "post_processor": None,
-        "decoder": decoder,
-    }
-    for stage, component in expected.items():
-        if _with_defaults(content.get(stage)) != component:
-            raise _Refused(f"has another {stage} than the {config.kind} tokenizer of its config")
-    if _model_type(model) != model_type:
-        raise _Refused(f"has a {_model_type(model)} model, but its config says {config.kind}")
-    added = [(token["content"], token["special"], token["normalized"]) for token in content["added_tokens"]]
-    symbols = _symbols(model)
-    if added != [(BOS, True, False), (EOS, True, False)] or BOS in symbols or EOS in symbols:
-        raise _Refused(f"must add {BOS} and {EOS} to its vocabulary, and no other symbol")
-    unk = model.get("unk_token") if model_type != "Unigram" else model.get("unk_id")
-    if unk != (None if config.is_lossless else config.unk):
-        raise _Refused(f"has {unk!r:.40} for unknown words, but its config says {config.unk!r}")
-    if config.kind == "char" and any(len(symbol) != 1 for symbol in symbols if symbol != config.unk):
-        raise _Refused("has symbols of several characters, but its config says char")
-    if not config.tokens_are_text:
-        _check_bytes(symbols, config, alphabet)
-    if config.kind == "byte" and model.get("merges"):
-        raise _Refused("has merges, but its config says byte")
+def make_backend(config: TokenizerConfig, model: models.Model) -> tokenizers.Tokenizer:
+    """Return a tokenizer of the library with this model and the other components of the kind of the config."""
+    untrained = {"type": "BPE", "vocab": {}, "merges": []}
+    content = {"version": "1.0", "added_tokens": [], **_stages(config), "model": untrained}
+    backend = tokenizers.Tokenizer.from_str(json.dumps(content))
+    backend.model = model
+    return backend
+
+
+def _stages(config: TokenizerConfig) -> dict[str, Any]:
+    """Return the components around the model."""
+    _, pre_tokenizer, decoder = KINDS[config.kind]
+    normalizer = _normalizer(config)
+    return {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "post_processor": None, "decoder": decoder}
 
 
 def _normalizer(config: TokenizerConfig) -> dict[str, Any] | None:
@@ -407,41 +441,3 @@ def _with_defaults(component: Any) -> Any:
     if isinstance(component, dict) and component.get("type") == "Sequence":
         return {key: [*map(_with_defaults, v)] if isinstance(v, list) else v for key, v in component.items()}
     return component
-
-
-def _is_symbol(value: Any) -> bool:
-    """Whether the value is a symbol and its id, as in `["[SEP]", 102]`."""
-    return isinstance(value, list) and len(value) == 2 and _is_text(value[0]) and _is_int(value[1])
-
-
-def _is_template(value: Any) -> bool:
-    """Whether the value is a template of a post-processor: special tokens and the sequences A and B."""
-    if not isinstance(value, list) or len(value) > LONGEST_SEQUENCE:
-        return False
-    for piece in value:
-        match piece:
-            case {"SpecialToken": {"id": str(), "type_id": type_id}} if len(piece) == 1:
-                is_piece = _is_int(type_id)
-            case {"Sequence": {"id": "A" | "B", "type_id": type_id}} if len(piece) == 1:
-                is_piece = _is_int(type_id)
-            case _:
-                is_piece = False
-        if not is_piece:
-            return False
-    return True
-
-
-def _is_symbol_table(value: Any) -> bool:
-    """Whether the value gives each special token of a template one id and one symbol."""
-    if not isinstance(value, dict) or len(value) > LONGEST_SEQUENCE:
-        return False
-    return all(
-        isinstance(entry, dict)
-        and entry.keys() == {"id", "ids", "tokens"}
-        and entry["id"] == name
-        and isinstance(entry["ids"], list)
-        and len(entry["ids"]) == 1
-        and _is_int(entry["ids"][0])
-        and entry["tokens"] == [name]
-        for name, entry in value.items()
-    )

@@ -38,17 +38,6 @@ def split_words(text: str) -> list[str]:
     return [word for word in text.replace("\t", " ").split(" ") if word]
 
 
-def build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
-    """Return the normalizer that lower-cases the text; None without `lowercase`."""
-    if not config.lowercase:
-        return None
-    lower = normalizers.Lowercase()
-    if not config.locale:
-        return lower
-    turkish = [normalizers.Replace(upper, content) for upper, content in components.TURKISH.items()]
-    return normalizers.Sequence([*turkish, lower])
-
-
 @contextmanager
 def translate_panics() -> Iterator[None]:
     """Convert a panic of the `tokenizers` library into a ModelFileError.

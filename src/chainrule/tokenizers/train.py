@@ -4,27 +4,28 @@ Word and character vocabularies are built by counting; sub-word tokenizers are t
 on the bytes of the text, so that they can encode any text.
 """
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import models, normalizers, trainers
 
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
-from chainrule.tokenizers.config import BOS, EOS, JOINER, SUBWORD_SIZE, TokenizerConfig
+from chainrule.tokenizers.components import LONGEST_WORDPIECE_WORD, make_backend
+from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
 from chainrule.tokenizers.encode import TextScan, count_words, scan_text
 from chainrule.tokenizers.punctuation import joined_forms, resolve_kind, split
-from chainrule.tokenizers.tokenizer import Tokenizer, build_normalizer, byte_alphabet, split_words, translate_panics
+from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, decode_bytes, split_words, translate_panics
 
 UNK = "<unk>"
 """Usual name of the unknown word, which is skipped in word lists."""
-LONGEST_PIECED_WORD = 200
-"""Bytes; the time of WordPiece is cubic in the length of a word, so longer words are unknown."""
 
 
 def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
@@ -52,24 +53,20 @@ def _train_resolved(
             counts = count_words(corpus, config) if scan is None else scan.counts
             backend = _train_word_level(counts or _count(corpus, config), config)
         case "byte":
-            backend = _byte_level(models.BPE(vocab=dict(byte_alphabet()), merges=[]), use_regex=False)
+            backend = make_backend(config, models.BPE(vocab=dict(byte_alphabet()), merges=[]))
         case "bpe":
-            backend = _byte_level(models.BPE())
-            _train(backend, corpus, config, trainers.BpeTrainer)
+            backend = _train(models.BPE(), corpus, config, trainers.BpeTrainer)
         case "unigram":
-            backend = _byte_level(models.Unigram())
-            _train(backend, corpus, config, trainers.UnigramTrainer)
+            backend = _train(models.Unigram(), corpus, config, trainers.UnigramTrainer)
         case "wordpiece":
             backend = _wordpiece(corpus, config)
-    return _finish(backend, config)
-
-
-def _finish(backend: tokenizers.Tokenizer, config: TokenizerConfig) -> Tokenizer:
-    """Add lower-casing, if configured, and the control symbols."""
-    lower = build_normalizer(config)
-    if lower is not None:
-        backend.normalizer = lower
     return Tokenizer.with_control_symbols(backend, config)
+
+
+def build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
+    """Return the normalizer that lower-cases the text; None without `lowercase`."""
+    normalizer: normalizers.Normalizer | None = make_backend(config, models.BPE()).normalizer
+    return normalizer
 
 
 def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
@@ -80,7 +77,7 @@ def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
     """Build a word tokenizer with this vocabulary, in this order after the unknown word."""
-    return _finish(_word_level(words, config), config)
+    return Tokenizer.with_control_symbols(_word_level(words, config), config)
 
 
 def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]:
@@ -130,76 +127,38 @@ def _train_word_level(counts: dict[str, int], config: TokenizerConfig) -> tokeni
 def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
     """Count the words or characters of the text, in vocabulary order."""
     counts: Counter[str] = Counter()
-    for piece in _pieces(corpus, config):
+    lower = build_normalizer(config)
+    for text in _pieces(corpus, config):
+        piece = text if lower is None else lower.normalize_str(text)
         counts.update(_words(piece, config) if config.is_word_level else piece)
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
 
 
 def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
     vocabulary = {config.unk: 0} | {t: i for i, t in enumerate(types, start=1)}
-    backend = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=config.unk))
-    if config.is_word_level:
-        backend.pre_tokenizer = _split_at_blanks()
-        if config.splits_punctuation:
-            backend.decoder = _joined_decoder()
-    else:
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        backend.decoder = decoders.Fuse()
-    return backend
+    return make_backend(config, models.WordLevel(vocabulary, unk_token=config.unk))
 
 
 def _words(piece: str, config: TokenizerConfig) -> list[str]:
     return split_words(split(piece, config.unk) if config.splits_punctuation else piece)
 
 
-def _joined_decoder() -> decoders.Decoder:
-    """Return the decoder that restores the text in programs that use the `tokenizers` library directly."""
-    return decoders.Sequence(
-        [decoders.WordPiece(prefix=JOINER, cleanup=False), decoders.Fuse(), decoders.Replace(JOINER + " ", "")]
-    )
-
-
-def _split_at_blanks() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Split(Regex("[ \t]+"), "removed")
-
-
-def _byte_level(model: models.Model, use_regex: bool = True) -> tokenizers.Tokenizer:
-    backend = tokenizers.Tokenizer(model)
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=use_regex)
-    backend.decoder = decoders.ByteLevel()
-    return backend
-
-
 def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
     """Train WordPiece on the bytes of each word; every byte is a piece, at the start and inside of a word."""
-    backend = tokenizers.Tokenizer(models.WordPiece(unk_token=config.unk))
-    bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.pre_tokenizer = pre_tokenizers.Sequence([_split_at_blanks(), bytes_of_words])
-    trained = tokenizers.Tokenizer(models.WordPiece(unk_token=config.unk))
-    trained.pre_tokenizer = backend.pre_tokenizer
-    _train(trained, corpus, config, trainers.WordPieceTrainer)
+    trained = _train(models.WordPiece(unk_token=config.unk), corpus, config, trainers.WordPieceTrainer)
     vocabulary = trained.get_vocab()
     pieces = [name for name in sorted(vocabulary, key=lambda name: vocabulary[name]) if name not in (BOS, EOS)]
     alphabet = [prefix + byte for prefix in ("", "##") for byte in sorted(byte_alphabet())]
     names = list(dict.fromkeys([config.unk, *alphabet, *pieces]))  # pieces are sorted by decreasing frequency
-    backend.model = models.WordPiece(
+    model = models.WordPiece(
         {name: i for i, name in enumerate(names[: config.vocab_size or SUBWORD_SIZE])},
         unk_token=config.unk,
-        max_input_chars_per_word=LONGEST_PIECED_WORD,
+        max_input_chars_per_word=LONGEST_WORDPIECE_WORD,
     )
-    # The WordPiece decoder writes a blank before each word; as Ġ it survives the byte-level decoder.
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.WordPiece(prefix="##", cleanup=False),
-            decoders.Replace(" ", "Ġ"),
-            decoders.Fuse(),
-            decoders.ByteLevel(),
-        ]
-    )
-    return backend
+    return make_backend(config, model)
 
 
-def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> None:
+def _train(model: models.Model, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> tokenizers.Tokenizer:
     size = config.vocab_size or SUBWORD_SIZE
     # Every byte, for WordPiece at the start and inside of a word, and <unk>.
     least = 513 if config.kind == "wordpiece" else 256
@@ -213,16 +172,73 @@ def _train(backend: tokenizers.Tokenizer, corpus: Corpus, config: TokenizerConfi
         # breaks ties between merges by these numbers. As special tokens they are numbered in this order.
         settings["special_tokens"] = ["##" + byte for byte in sorted(byte_alphabet())]
     instance = trainer(vocab_size=size, initial_alphabet=sorted(byte_alphabet()), show_progress=False, **settings)
+    backend = make_backend(config, model)
     with translate_panics():
         backend.train_from_iterator(_pieces(corpus, config), instance)
+    return backend
 
 
 def _pieces(corpus: Corpus, config: TokenizerConfig) -> Iterator[str]:
-    lower = build_normalizer(config)
     fragments = corpus.fragments()
     remedy = "insert blanks, or train with --tokenizer char, byte or bpe"
     words = WordLengthCheck(fragments, remedy) if config.collapses_blanks else None
     for fragment in fragments:
         if words:
             words.check(fragment.text + "\n" * fragment.ends_line)
-        yield fragment.text if lower is None else lower.normalize_str(fragment.text)
+        yield fragment.text
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One merge of BPE training."""
+
+    pair: tuple[str, str]
+    count: int  # occurrences of the pair before the merge
+    symbol: str
+    vocab_size: int  # symbols after the merge, without control symbols
+
+
+def trace_merges(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[Merge]:
+    """Replay the merges of a BPE tokenizer on its training text (Sennrich et al. 2016)."""
+    if tokenizer.config.kind != "bpe":
+        raise ConfigError(f"--trace follows the merges of a bpe tokenizer; this one is {tokenizer.config.kind}")
+    words, counts = _byte_words(corpus, tokenizer)
+    where: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for i, word in enumerate(words):
+        for pair in pairwise(word):
+            where[pair].add(i)
+    size = 256
+    for left, right in json.loads(tokenizer.to_json())["model"]["merges"]:
+        count = 0
+        for i in sorted(where.pop((left, right), ())):
+            words[i], merges = _merge(words[i], left, right)
+            count += merges * counts[i]
+            for pair in pairwise(words[i]):
+                where[pair].add(i)
+        size += 1
+        yield Merge((decode_bytes(left), decode_bytes(right)), count, decode_bytes(left + right), size)
+
+
+def _byte_words(corpus: Corpus, tokenizer: Tokenizer) -> tuple[list[list[str]], list[int]]:
+    """Return the distinct pre-tokens of the text as byte symbols, and their counts."""
+    counter: Counter[str] = Counter()
+    pre_tokenizer = tokenizer.backend.pre_tokenizer
+    assert pre_tokenizer is not None
+    for fragment in corpus.fragments():
+        text = tokenizer.canonicalize(fragment.text)
+        counter.update(piece for piece, _ in pre_tokenizer.pre_tokenize_str(text))
+    return [list(word) for word in counter], list(counter.values())
+
+
+def _merge(word: list[str], left: str, right: str) -> tuple[list[str], int]:
+    """Merge every pair (left, right) of a word, from left to right; return the symbols and the number of merges."""
+    joined: list[str] = []
+    i = merges = 0
+    while i < len(word):
+        if word[i] == left and i + 1 < len(word) and word[i + 1] == right:
+            joined.append(left + right)
+            i, merges = i + 2, merges + 1
+        else:
+            joined.append(word[i])
+            i += 1
+    return joined, merges

@@ -52,8 +52,8 @@ def save(run_dir: Path, checkpoint: Checkpoint) -> None:
         for name in ("weights", "optimizer", "state"):
             tensors: dict[str, Tensor] = getattr(checkpoint, name)
             (root / f"{name}.safetensors").write_bytes(write_tensors({n: _to_cpu(t) for n, t in tensors.items()}))
-        (root / "position.json").write_text(_dump(checkpoint.position), encoding="utf-8")
-        (root / "config.json").write_text(_dump(checkpoint.identity), encoding="utf-8")
+        (root / "position.json").write_bytes(strict_json.dump(checkpoint.position))
+        (root / "config.json").write_bytes(strict_json.dump(checkpoint.identity))
 
     verified_dir.write(run_dir / NAME, fill, {"kind": NAME}, force=True)
 
@@ -86,9 +86,9 @@ def _read(target: Path) -> Checkpoint:
     if sealed.facts.get("kind") != NAME:
         raise ModelFileError(f"{target} is not a checkpoint; {REMEDY}")
     return Checkpoint(
-        weights=_tensors(sealed, "weights.safetensors"),
-        optimizer=_tensors(sealed, "optimizer.safetensors"),
-        state=_tensors(sealed, "state.safetensors"),
+        weights=load_tensors(sealed, "weights.safetensors"),
+        optimizer=load_tensors(sealed, "optimizer.safetensors"),
+        state=load_tensors(sealed, "state.safetensors"),
         position=_fields(sealed, "position.json"),
         identity=_fields(sealed, "config.json"),
     )
@@ -177,11 +177,12 @@ def _to_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 
-def _tensors(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Tensor]:
+def load_tensors(folder: verified_dir.VerifiedDir, name: str, remedy: str = REMEDY) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file in a verified folder."""
     try:
-        tensors: dict[str, Tensor] = read_tensors(sealed.bytes(name))
+        tensors: dict[str, Tensor] = read_tensors(folder.bytes(name))
     except (SafetensorError, LookupError, ValueError, TypeError, RuntimeError) as error:
-        raise ModelFileError(f"{sealed.path / name} is not a safetensors file ({error}); {REMEDY}") from error
+        raise ModelFileError(f"{folder.path / name} is not a safetensors file ({error}); {remedy}") from error
     return tensors
 
 
@@ -195,11 +196,7 @@ def _fields(sealed: verified_dir.VerifiedDir, name: str) -> dict[str, Any]:
     return fields
 
 
-def _dump(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Round-trip through JSON: tuples become lists, keys strings."""
-    plain: dict[str, Any] = json.loads(_dump(fields))
+    plain: dict[str, Any] = json.loads(strict_json.dump(fields))
     return plain

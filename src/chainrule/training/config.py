@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from chainrule.config import setting
+from chainrule.config import check_fractions, setting
 from chainrule.errors import ConfigError
 
 Optimizer = Literal["sgd", "momentum", "rmsprop", "adam", "adamw"]
@@ -59,8 +59,8 @@ class TrainingConfig:
         _at_least(self, 1, "batch_size", "epochs", "validate_every", "log_every", "patience")
         _at_least(self, 0, "validations", "stop_after")
         _at_least(self, 0, "bptt", "warmup", "clip", "clip_value", "weight_decay", "checkpoint_seconds")
-        _between(self, 0, 1, "momentum", "beta1", "beta2", "average_decay", open_end=True)
-        _between(self, 0, 1, "flat", "average_from", "decay")
+        check_fractions(self, "training", "momentum", "beta1", "beta2", "average_decay")
+        check_fractions(self, "training", "flat", "average_from", "decay", includes_one=True)
         for name in ("learning_rate", "loss_scale"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"training.{name} is {getattr(self, name):g}; choose a number above 0")
@@ -82,11 +82,3 @@ def _at_least(config: object, least: int, *names: str) -> None:
         value = getattr(config, name)
         if not least <= value < float("inf"):
             raise ConfigError(f"training.{name} is {value:g}; choose {least} or more")
-
-
-def _between(config: object, low: float, high: float, *names: str, open_end: bool = False) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if not low <= value <= high or (open_end and value == high):
-            bracket = ")" if open_end else "]"
-            raise ConfigError(f"training.{name} is {value:g}; choose a value in [{low:g}, {high:g}{bracket}")

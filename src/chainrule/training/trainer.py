@@ -21,7 +21,7 @@ from chainrule.errors import ChainruleWarning, ModelFileError
 from chainrule.progress import Progress
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec, spec_of
-from chainrule.training import checkpoint, diagnostics, optimizers, schedules
+from chainrule.training import checkpoint, diagnostics, optimizers
 from chainrule.training.batches import BatchSource, StreamBatches
 from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
 from chainrule.training.config import Averaging, TrainingConfig
@@ -148,7 +148,7 @@ class Trainer:
         config.check_validation(plan.validate is not None)
         self.position = Position()
         self.rate = 0.0
-        self.plateau = schedules.Plateau.start(config)
+        self.plateau = optimizers.Plateau.start(config)
         self.step = TrainingStep(network, plan.objective, config, self.device)
         self.average: Tensor | None = None
         self.best: Tensor | None = None
@@ -309,7 +309,7 @@ class Trainer:
         return by_clock if is_too_slow else by_epochs
 
     def _set_rate(self, fraction: float) -> None:
-        rate = schedules.learning_rate(self.config, self.position.step, fraction)
+        rate = optimizers.learning_rate(self.config, self.position.step, fraction)
         if self.config.schedule == "plateau":
             rate *= self.plateau.factor
         optimizers.set_rate(self.step.optimizer, rate)
@@ -491,7 +491,7 @@ class Trainer:
             for old, new in zip(self.stepper.state, carried, strict=True):
                 old.copy_(new)
         self.position = Position(**{"tokens": None} | saved.position)  # tokens: unknown in older checkpoints
-        self.plateau = schedules.Plateau.from_json(self.config, saved.position["plateau"])
+        self.plateau = optimizers.Plateau.from_json(self.config, saved.position["plateau"])
         torch.set_rng_state(saved.state["rng.cpu"])
         if self.device.type == "cuda" and "rng.cuda" in saved.state:
             torch.cuda.set_rng_state(saved.state["rng.cuda"], self.device)

@@ -12,9 +12,16 @@ from chainrule.decoding.prompt import Prompt, read_prompt
 from chainrule.decoding.settings import Decoding
 from chainrule.errors import ChainruleError, ConfigError
 from chainrule.lm import Batch, Ids, Vocabulary
-from chainrule.neural.encoders import conditional_lm
-from chainrule.neural.encoders.conditional_lm import ConditionalLM, attention_alignment, condition_on
-from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
+from chainrule.neural.encoders import seq2seq
+from chainrule.neural.encoders.seq2seq import (
+    ConditionalLM,
+    PairCollator,
+    PairConfig,
+    PairNetwork,
+    attention_alignment,
+    condition_on,
+    pair_loss,
+)
 from chainrule.training.device import limit_threads
 
 BOS, EOS = 0, 1
@@ -38,7 +45,7 @@ TARGETS: list[Ids] = [np.array(row) for row in ([3, 4, EOS], [9, 8, 7, 6, 5, EOS
 def network(kind: str) -> PairNetwork:
     torch.manual_seed(1)
     config = PairConfig(**SMALL | KINDS[kind])
-    net: PairNetwork = conditional_lm.build(config, 11 if config.joint else 13, VOCABULARY).eval()
+    net: PairNetwork = seq2seq.build(config, 11 if config.joint else 13, VOCABULARY).eval()
     return net
 
 
@@ -88,7 +95,7 @@ def test_conditional_lm_depends_on_its_source_only(kind: str) -> None:
 def test_batched_pair_nats_equal_single_pairs(kind: str) -> None:
     net = network(kind)
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    batch_nats = conditional_lm.pair_nats(net, batch)
+    batch_nats = seq2seq.pair_nats(net, batch)
     for lm, target, nats in zip(condition_on(net, VOCABULARY, SOURCES), TARGETS, batch_nats, strict=True):
         scores, _ = lm.score(batch_of(target), lm.start(1))
         assert -scores.sum() == pytest.approx(nats, rel=1e-5)
@@ -167,15 +174,15 @@ def test_conflicting_seq2seq_settings_are_rejected(settings: dict[str, Any], wor
 def test_pair_nats_are_computed_in_chunks_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network("gru-additive")
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
-    expected, sizes, real = conditional_lm.pair_nats(net, batch), list[int](), net.output.log_probs
+    expected, sizes, real = seq2seq.pair_nats(net, batch), list[int](), net.output.log_probs
 
     def recorded_log_probs(hidden: torch.Tensor) -> Any:
         sizes.append(len(hidden))
         return real(hidden)
 
-    monkeypatch.setattr(conditional_lm, "LARGEST_PIECE", 4 * 11 + 10)  # four rows of V = 11 numbers, not five
+    monkeypatch.setattr(seq2seq, "LARGEST_PIECE", 4 * 11 + 10)  # four rows of V = 11 numbers, not five
     monkeypatch.setattr(net.output, "log_probs", recorded_log_probs)
-    assert_allclose(conditional_lm.pair_nats(net, batch), expected, rtol=1e-6)
+    assert_allclose(seq2seq.pair_nats(net, batch), expected, rtol=1e-6)
     assert sizes == [4, 4, 2]  # 3 + 6 + 1 targets
 
 
@@ -184,4 +191,4 @@ def test_overflowing_pair_nats_are_rejected() -> None:
     torch.nn.init.constant_(net.output.bias, float("nan"))
     batch = PairCollator(SOURCES, TARGETS, VOCABULARY, torch.device("cpu"))(np.arange(3))
     with pytest.raises(ChainruleError, match="overflowed to infinity"):
-        conditional_lm.pair_nats(net, batch)
+        seq2seq.pair_nats(net, batch)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chainrule.lm import Vocabulary
-from chainrule.neural.encoders import conditional_lm
+from chainrule.neural.encoders import seq2seq
 from chainrule.neural.encoders.seq2seq import PairCollator, PairConfig, PairNetwork, pair_loss
 
 VOCABULARY = Vocabulary(11, 0, 1, 2, closed=True)  # 9 words are possible: neither <s> nor <unk>
@@ -19,7 +19,7 @@ TARGETS = [np.array([3, 4, 1]), np.array([9, 8, 7, 6, 1]), np.array([1])]
 def network(**chosen: Any) -> PairNetwork:
     torch.manual_seed(1)
     settings: dict[str, Any] = {"hidden": 8, "dropout": 0.0, **chosen}
-    return conditional_lm.build(PairConfig(**settings), 11, VOCABULARY)
+    return seq2seq.build(PairConfig(**settings), 11, VOCABULARY)
 
 
 def test_pair_batch_worked_by_hand() -> None:

@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose
 from torch import Tensor
 
 from chainrule.lm import Context, Floats, Vocabulary
-from chainrule.neural.encoders import conditional_lm
-from chainrule.neural.encoders.seq2seq import PairConfig, PairNetwork, Seq2Seq
-from chainrule.neural.encoders.transformer_seq2seq import EncoderDecoder
+from chainrule.neural.encoders import seq2seq
+from chainrule.neural.encoders.seq2seq import EncoderDecoder, PairConfig, PairNetwork, Seq2Seq
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.probes import attention_weights
 from chainrule.neural.probes.activations import capture_inputs, capture_outputs
@@ -221,9 +220,7 @@ def test_recurrent_translator_attention(family: str, attention: str) -> None:
     network = translator(family=family, attention=attention)
     (part,) = translation_attention(network, SOURCE, TARGET, VOCABULARY)
     assert part.kind == "cross"
-    assert_allclose(
-        part.weights, conditional_lm.attention_alignment(network, SOURCE, TARGET, VOCABULARY)[0], atol=1e-6
-    )
+    assert_allclose(part.weights, seq2seq.attention_alignment(network, SOURCE, TARGET, VOCABULARY)[0], atol=1e-6)
     assert part.weights.shape == (1, 3, 5)
     if attention == "additive":
         assert part.queries is None
@@ -247,7 +244,7 @@ def test_transformer_translator_attention(norm: str, positions: str) -> None:
     for part in parts:
         assert_allclose(attention_from_scores(part), part.weights, atol=1e-5)
     across = np.stack([part.weights for part in parts if part.kind == "cross"])
-    assert_allclose(across, conditional_lm.attention_alignment(network, SOURCE, TARGET, VOCABULARY), atol=1e-6)
+    assert_allclose(across, seq2seq.attention_alignment(network, SOURCE, TARGET, VOCABULARY), atol=1e-6)
 
 
 def test_shift_inputs_by_context_rule() -> None:

@@ -3,7 +3,7 @@
 Every hyperparameter is chosen on validation text, never on the test text. The model itself is not changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -84,16 +84,31 @@ def strided_log_probs(model: NeuralModel, text: EncodedText, stride: int, progre
         raise UsageError("--stride slides the window of a Transformer; this model has no window")
     if not 1 <= stride <= window:
         raise UsageError(f"--stride is {stride}; choose 1 to {window}, the model's window")
-    log_probs = np.empty(text.tokens)
+    what = "sliding the window"
+    scores = _score_text(model, text, 1, lambda log_p, target: target[None], what, progress, stride)
+    return np.asarray(scores[0])
+
+
+def _score_text(
+    model: NeuralModel,
+    text: EncodedText,
+    rows: int,
+    score: Callable[[Tensor, Tensor], Tensor],
+    what: str,
+    progress: Progress,
+    stride: int | None = None,
+) -> Floats:
+    """(K, N) scores of the tokens, K = `rows`; `score` maps log p (n, V) and that of the targets (n,) to (K, n)."""
     targets = torch.from_numpy(text.ids.astype(np.int64)).to(model.device)
-    done = 0
+    scores, done = np.empty((rows, text.tokens)), 0
     for positions, hidden in iter_hidden_states(model, text, stride):
         with exact_inference():
-            log_p = model.network.output.log_probs(hidden).gather(1, targets[positions, None])[:, 0]
-        log_probs[positions.cpu().numpy()] = log_p.double().cpu().numpy()
+            log_p = model.network.output.log_probs(hidden)  # (n, V)
+            values = score(log_p, log_p.gather(1, targets[positions, None])[:, 0])
+        scores[:, positions.cpu().numpy()] = values.double().cpu().numpy()
         done += len(positions)
-        progress("sliding the window", done, text.tokens)
-    return check_outputs(log_probs, model.network)
+        progress(what, done, text.tokens)
+    return check_outputs(scores, model.network)
 
 
 LOWEST, HIGHEST = 80, 130  # hundredths
@@ -104,18 +119,11 @@ def log_probs_at(
     model: NeuralModel, text: EncodedText, temperatures: Sequence[float], progress: Progress = silent
 ) -> Floats:
     """(K, N) log p_T of each token at each of K temperatures."""
-    log_probs = np.empty((len(temperatures), text.tokens))
-    targets = torch.from_numpy(text.ids.astype(np.int64)).to(model.device)
-    done = 0
-    for positions, hidden in iter_hidden_states(model, text):
-        with exact_inference():
-            log_p = model.network.output.log_probs(hidden)  # (n, V)
-            target_log_p = log_p.gather(1, targets[positions, None])[:, 0]
-            scores = torch.stack([scaled_log_probs(log_p, target_log_p, T) for T in temperatures])  # (K, n)
-        log_probs[:, positions.cpu().numpy()] = scores.double().cpu().numpy()
-        done += len(positions)
-        progress("scoring by temperature", done, text.tokens)
-    return check_outputs(log_probs, model.network)
+
+    def score(log_p: Tensor, target_log_p: Tensor) -> Tensor:
+        return torch.stack([scaled_log_probs(log_p, target_log_p, T) for T in temperatures])
+
+    return _score_text(model, text, len(temperatures), score, "scoring by temperature", progress)
 
 
 def scaled_log_probs(log_p: Tensor, target_log_p: Tensor, T: float) -> Tensor:

@@ -179,7 +179,7 @@ class DynamicEvaluator:
 
     def _run_stream(self, ids: Ids, progress: Progress) -> Tensor:
         """Score whole segments, on the GPU without synchronization, then the remainder."""
-        inputs = self.model.map_boundaries(np.concatenate([[self.model.vocabulary.bos], ids[:-1]]))[None]
+        inputs = self.model.shift_inputs(ids)[None]
         whole = len(ids) // self.segment * self.segment
         columns = self._columns(self.score_and_update, inputs[:, :whole], ids[None, :whole], self.segment)
         columns.run(self.reset, lambda done, total: progress("learning while scoring", done, total))
@@ -193,7 +193,7 @@ class DynamicEvaluator:
     def _run_lines(self, ids: Ids, progress: Progress) -> Tensor:
         """Score each line from `<s>`, cut at the window."""
         vocabulary, log_probs = self.model.vocabulary, []
-        inputs = self._tensor(self.model.map_boundaries(np.concatenate([[vocabulary.bos], ids[:-1]])))
+        inputs = self._tensor(self.model.shift_inputs(ids))
         targets = self._tensor(ids)
         starts = np.flatnonzero(np.concatenate([[True], ids[:-1] == vocabulary.eos])).tolist()
         for begin, end in zip(starts, [*starts[1:], len(ids)], strict=True):

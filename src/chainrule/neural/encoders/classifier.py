@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from chainrule.config import check_fractions
 from chainrule.data.encoded import batches_by_length
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
-from chainrule.neural.encoders.encoder import EncoderConfig, EncoderOutput, TextEncoder
+from chainrule.neural.encoders.encoder import EncoderConfig, EncoderOutput, TaskNetwork, TextEncoder
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize
-from chainrule.neural.layers.transformer_block import dropout_rate
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
@@ -50,9 +50,7 @@ class ClassifyConfig(EncoderConfig):
     def __post_init__(self) -> None:
         EncoderConfig.__post_init__(self)
         self.check_longest(3)
-        for name in ("label_smoothing", "unknown"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name):g}; choose a value in [0, 1)")
+        check_fractions(self, "model", "label_smoothing", "unknown")
         if self.output != "softmax":
             raise ConfigError(f"model.output is '{self.output}'; a classifier has the full softmax over its labels")
 
@@ -75,7 +73,7 @@ class AttentionPooling(nn.Module):
         return alpha
 
 
-class TextClassifier(nn.Module):
+class TextClassifier(TaskNetwork):
     """p(label | text) = softmax(W pool(h_2 … h_T) + b); h_1, the output at `<s>`, is not pooled."""
 
     def __init__(self, config: ClassifyConfig, vocabulary: Vocabulary, labels: int) -> None:
@@ -87,18 +85,10 @@ class TextClassifier(nn.Module):
         initialize(self.output.weight, config.init, config.init_range)
         nn.init.zeros_(self.output.bias)
 
-    def start(self, rows: int) -> Tensors:
-        """Return an empty state: texts are independent."""
-        return ()
-
-    def largest_matmul(self, rows: int, T: int) -> float:
-        """Multiplications of the largest matrix product over (rows, T) ids."""
-        return self.reader.largest_matmul(rows, T)
-
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(B, T) ids with boundary markers, (B, T) mask -> logits (B, K)."""
         read, pooled = self.read(self._with_unknown(ids), mask)
-        p = dropout_rate(self.config.output_dropout, self.config)
+        p = dropout.rate(self.config.output_dropout, self.config)
         logits: Tensor = self.output(dropout.units(self.pool(read, pooled), p, self.training))
         return logits
 

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.config import check_fractions
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.cells import ENCODER_FAMILIES, get_cell
-from chainrule.neural.config import LARGEST
+from chainrule.neural.config import check_sizes
 from chainrule.neural.layers import dropout
-from chainrule.neural.layers.initialization import initialize
-from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
-from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, apply_dropout, dropout_rate
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import BlockConfig, TransformerBlock, add_positions, make_positions
+from chainrule.neural.network import Tensors
 from chainrule.neural.recurrent import RecurrentLayer
 from chainrule.training.config import TrainingConfig
 
@@ -54,10 +55,8 @@ class EncoderConfig(BlockConfig):
                 raise ConfigError(f"model.{field.name} has no effect in this task; leave it out")
         if self.training.bptt != TrainingConfig().bptt:  # texts are processed whole
             raise ConfigError("training.bptt has no effect in this task; leave it out")
-        if not 0 <= self.weight_dropout < 1:
-            raise ConfigError(f"model.weight_dropout is {self.weight_dropout:g}; choose a value in [0, 1)")
-        if not 1 <= self.longest <= LARGEST:
-            raise ConfigError(f"model.longest is {self.longest}; choose 1 to {LARGEST}")
+        check_fractions(self, "model", "weight_dropout")
+        check_sizes(self, 1, "longest")
         if is_transformer:
             self.check_heads()
         elif self.directions != "forward" and self.hidden % 2:
@@ -75,7 +74,7 @@ def architecture(config: EncoderConfig) -> dict[str, object]:
     names = (*SHAPE_OF_ALL, *(SHAPE_OF_TRANSFORMERS if is_transformer else SHAPE_OF_RECURRENT))
     settings = {name: getattr(config, name) for name in names} | {"embedding": config.embedding_width}
     if is_transformer:
-        settings["feedforward"] = config.feedforward or 4 * config.hidden
+        settings["feedforward"] = config.inner_width
         if config.positions == "learned":
             settings["longest"] = config.longest  # size of the position table
     return settings
@@ -132,11 +131,9 @@ class RecurrentEncoder(nn.Module):
         """Inputs of the next layer in both directions."""
         c = self.config
         if c.directions == "joined":
-            joined = apply_dropout(torch.cat([forward_out, backward_out], dim=-1), c.dropout, c, self.training)
+            joined = dropout.apply(torch.cat([forward_out, backward_out], dim=-1), c, self.training)
             return joined, joined
-        return apply_dropout(forward_out, c.dropout, c, self.training), apply_dropout(
-            backward_out, c.dropout, c, self.training
-        )
+        return dropout.apply(forward_out, c, self.training), dropout.apply(backward_out, c, self.training)
 
 
 def run_layer(layer: RecurrentLayer, x: Tensor) -> Tensor:
@@ -169,9 +166,7 @@ class TransformerEncoder(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.learned = LearnedPositions(config.longest, config.hidden) if config.positions == "learned" else None
-        if self.learned is not None:
-            initialize(self.learned.table, "normal", config.init_range)
+        self.learned = make_positions(config, config.longest)
         self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.hidden, bias=config.bias) if config.norm == "pre" else None
 
@@ -179,14 +174,9 @@ class TransformerEncoder(nn.Module):
         """(B, T, D), (B, T) mask -> encoder output; adds positions unless they are rotary."""
         c, (B, T, D) = self.config, x.shape
         positions = torch.arange(T, device=x.device)
-        rotation = None
-        if c.positions == "rotary":
-            rotation = Rotation.at(positions, D // c.heads, x.dtype)
-        elif c.positions == "sinusoidal":
-            x = x + sinusoidal(positions, D, x.dtype)
-        elif self.learned is not None:
-            x = x + self.learned(positions)
-        x = apply_dropout(x, dropout_rate(c.input_dropout, c), c, self.training)
+        rotation = Rotation.at(positions, D // c.heads, x.dtype) if c.positions == "rotary" else None
+        x = add_positions(x, positions, self.learned, c)
+        x = dropout.apply(x, c, self.training, c.input_dropout)
         empty_cache = x.new_empty(B, 0, c.heads, D // c.heads)
         for block in self.blocks:
             x, _, _ = block(x, (empty_cache, empty_cache), rotation, mask[:, None, None])
@@ -219,7 +209,7 @@ class TextEncoder(nn.Module):
         """Multiplications of the largest matrix product: of a block, or of one step of a recurrent layer."""
         c = self.config
         if c.family == "transformer":
-            return float(c.hidden * (c.feedforward or 4 * c.hidden) * rows * T)
+            return float(c.hidden * c.inner_width * rows * T)
         return float(max(layer.R.numel() for layer in self.encoder.forwards) * rows)
 
     def load_word_vectors(self, vectors: Floats) -> None:
@@ -240,6 +230,20 @@ class TextEncoder(nn.Module):
             x = x if self.features is None or features is None else x + self.features(features)
         else:
             x = x if features is None else torch.cat([x, features], dim=-1)
-            x = apply_dropout(x, dropout_rate(c.input_dropout, c), c, self.training)
+            x = dropout.apply(x, c, self.training, c.input_dropout)
         output: EncoderOutput = self.encoder(x, mask)
         return output
+
+
+class TaskNetwork(nn.Module):
+    """Network of a task on top of an encoder; texts are independent of each other."""
+
+    reader: TextEncoder
+
+    def start(self, rows: int) -> Tensors:
+        """Return an empty state: nothing is carried from text to text."""
+        return ()
+
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of the largest matrix product of the encoder over (rows, T) ids."""
+        return self.reader.largest_matmul(rows, T)

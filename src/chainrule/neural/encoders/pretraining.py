@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from chainrule.errors import ConfigError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
-from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, architecture
+from chainrule.neural.encoders.encoder import EncoderConfig, TaskNetwork, TextEncoder, architecture
+from chainrule.neural.layers import dropout
 from chainrule.neural.layers.output import make_output
-from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.weights import check_outputs
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import device_of, exact_inference, limit_threads, use_all_threads
@@ -95,12 +95,11 @@ class TextBatch:
     starts: bool = True
 
 
-class PretrainingNetwork(nn.Module):
+class PretrainingNetwork(TaskNetwork):
     """Encoder with an output layer that predicts words."""
 
     predicts: ClassVar[tuple[str, ...]]  # kinds of predictions, in the order of their positions
     config: PretrainConfig
-    reader: TextEncoder
 
     def __init__(self, config: PretrainConfig, vocabulary: Vocabulary, width: int, features: int) -> None:
         super().__init__()
@@ -109,14 +108,6 @@ class PretrainingNetwork(nn.Module):
         E = config.embedding_width
         self.map = nn.Linear(width, E) if config.tie and width != E else None
         self.output = make_output(config, E if config.tie else width, vocabulary, self.reader.embedding, None)
-
-    def start(self, rows: int) -> tuple[Tensor, ...]:
-        """Return an empty state: batches are independent."""
-        return ()
-
-    def largest_matmul(self, rows: int, T: int) -> float:
-        """Multiplications of the largest matrix product of the encoder over (rows, T) ids."""
-        return self.reader.largest_matmul(rows, T)
 
     def collate(self, ids: Ids, mask: Mask, generator: torch.Generator | None = None) -> TextBatch:
         """(B, T) ids, (B, T) mask -> batch on the network's device; `generator` defaults to torch's global one."""
@@ -130,7 +121,7 @@ class PretrainingNetwork(nn.Module):
         """Input of the output layer, (N, E), or (N, width) without weight tying."""
         c = self.config
         hidden = self.reader(batch.inputs, batch.words, batch.mask_features).hidden
-        hidden = apply_dropout(hidden, dropout_rate(c.output_dropout, c), c, self.training)
+        hidden = dropout.apply(hidden, c, self.training, c.output_dropout)
         vectors = self.prediction_vectors(hidden)[batch.target_positions]
         return vectors if self.map is None else self.map(vectors)
 

@@ -1,7 +1,8 @@
-"""Recurrent encoder–decoder without attention (Cho et al. 2014) and with it (Bahdanau et al. 2015).
+"""Translation models p(target | source): recurrent and Transformer encoder–decoders.
 
-Without attention, the context c is the encoder's last state, used as initial decoder state and as input at each
-step. With attention, c_i = Σ_j α_ij h_j, α_i = softmax_j score(s_{i−1}, h_j).
+Recurrent: without attention (Cho et al. 2014), the context c is the encoder's last state, used as initial decoder
+state and as input at each step; with attention (Bahdanau et al. 2015), c_i = Σ_j α_ij h_j,
+α_i = softmax_j score(s_{i−1}, h_j).
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +14,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
+from chainrule.config import check_fractions
+from chainrule.data.encoded import batches_by_length
 from chainrule.errors import ConfigError
-from chainrule.lm import Ids, Vocabulary
+from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, make_layer
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.attention import AttentionScore, additive_score
 from chainrule.neural.layers.output import make_output
-from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
+from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.transformer_block import CrossBlock, add_positions, causal_mask, make_positions
+from chainrule.neural.model import LARGEST_PIECE, NeuralModel, NeuralState
 from chainrule.neural.network import Network, NetworkOutput, Tensors
+from chainrule.neural.weights import check_outputs
 from chainrule.training.batches import pad_to_device, to_device
 from chainrule.training.config import TrainingConfig
-from chainrule.training.device import cast
+from chainrule.training.device import cast, device_of, exact_inference, limit_threads
+
+BATCH_SIZE = 64  # pairs per batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +54,7 @@ class PairConfig(EncoderConfig):
             raise ConfigError("model.attention is not a setting of family 'transformer', which always attends")
         if self.family == "transformer" and self.embedding not in (0, self.hidden):
             raise ConfigError(f"model.embedding is {self.embedding}; a Transformer has one width: leave it at 0")
-        if not 0 <= self.label_smoothing < 1:
-            raise ConfigError(f"model.label_smoothing is {self.label_smoothing:g}; choose a value in [0, 1)")
+        check_fractions(self, "model", "label_smoothing")
         if self.output != "softmax":
             raise ConfigError(f"model.output is '{self.output}'; a translation model has the full softmax")
 
@@ -55,8 +62,18 @@ class PairConfig(EncoderConfig):
 class PairNetwork(Network):
     """Encoder of the source and decoder of the target; the state holds the encoded source."""
 
-    reader: TextEncoder
-    config: PairConfig
+    def __init__(self, config: PairConfig, source_size: int, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.config, E = config, config.embedding_width
+        self.reader = TextEncoder(config, source_size)
+        if config.joint:
+            self.embedding = self.reader.embedding
+        else:
+            self.embedding = nn.Parameter(torch.empty(vocabulary.size, E).normal_(0.0, E**-0.5))
+
+    def _scaled(self, ids: Tensor) -> Tensor:
+        """Target word vectors of about unit variance: (B, T) -> (B, T, E)."""
+        return embedding(ids, self.embedding) * self.reader.scale
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensors:
         """(B, S) ids, (B, S) mask -> initial decoder state."""
@@ -147,13 +164,8 @@ class Seq2Seq(PairNetwork):
     """
 
     def __init__(self, config: PairConfig, source_size: int, vocabulary: Vocabulary) -> None:
-        super().__init__()
-        self.config, D, E = config, config.hidden, config.embedding_width
-        self.reader = TextEncoder(config, source_size)
-        if config.joint:
-            self.embedding = self.reader.embedding
-        else:
-            self.embedding = nn.Parameter(torch.empty(vocabulary.size, E).normal_(0.0, E**-0.5))
+        super().__init__(config, source_size, vocabulary)
+        D, E = config.hidden, config.embedding_width
         self.layers = nn.ModuleList(make_layer(D if k else E + D, D, config) for k in range(config.layers))
         self.bridges = nn.ModuleList(
             nn.Linear(D, D) for layer in self.layers for _ in range(layer.n_states)
@@ -198,14 +210,12 @@ class Seq2Seq(PairNetwork):
     def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
         """(B, T) target ids -> (B, T, E)."""
         c = self.config
-        y = apply_dropout(
-            embedding(ids, self.embedding) * self.reader.scale, dropout_rate(c.input_dropout, c), c, self.training
-        )
+        y = dropout.apply(self._scaled(ids), c, self.training, c.input_dropout)
         s, context, cells = (
             self._run_fused(y, state) if c.attention == "none" else self._run_with_attention(y, state)[:3]
         )
         t = self.readout(torch.cat([s, context, y.to(s.dtype)], dim=-1)).tanh()
-        hidden = apply_dropout(t, dropout_rate(c.output_dropout, c), c, self.training)
+        hidden = dropout.apply(t, c, self.training, c.output_dropout)
         new_cells = tuple(cell.to(self.embedding.dtype) for cell in cells)
         return NetworkOutput(hidden, (*state[:FROM_SOURCE], *new_cells))
 
@@ -215,7 +225,7 @@ class Seq2Seq(PairNetwork):
         context = last[:, None].expand(-1, y.shape[1], -1)
         x = torch.cat([y, context.to(y.dtype)], dim=-1)
         for k, layer in enumerate(self.layers):
-            x = apply_dropout(x, self.config.dropout, self.config, self.training) if k else x
+            x = dropout.apply(x, self.config, self.training) if k else x
             layer_cells, cells = cells[: layer.n_states], cells[layer.n_states :]
             outputs, new = layer(x.transpose(0, 1), tuple(layer_cells))
             x = outputs.transpose(0, 1)
@@ -276,7 +286,170 @@ class Seq2Seq(PairNetwork):
 
     def align(self, ids: Tensor, state: Tensors) -> Tensor:
         """(B, T) ids -> (B, 1, 1, T, S) attention weights; S is 0 without attention."""
-        y = embedding(ids, self.embedding) * self.reader.scale
+        y = self._scaled(ids)
         if self.config.attention == "none":
             return y.new_zeros(len(ids), 1, 1, ids.shape[1], 0)
         return self._run_with_attention(y, state)[3][:, None, None]
+
+
+class EncoderDecoder(PairNetwork):
+    """Transformer translation model (Vaswani et al. 2017) with a key/value cache in the decoder.
+
+    State: source mask (B, S); keys and values of the source per layer (B, S, H, d); length (B,), the number of
+    target tokens read; keys and values of the target per layer (B, P, H, d), right-aligned.
+    """
+
+    window: int
+
+    def __init__(self, config: PairConfig, source_size: int, vocabulary: Vocabulary) -> None:
+        super().__init__(config, source_size, vocabulary)
+        self.window, D = config.longest, config.hidden
+        self.learned = make_positions(config, config.longest)
+        self.blocks = nn.ModuleList(CrossBlock(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(D, bias=config.bias) if config.norm == "pre" else None
+        self.output = make_output(config, D, vocabulary, self.embedding, None)
+
+    @property
+    def _from_source(self) -> int:
+        """Number of state tensors that depend only on the source."""
+        return 1 + 2 * len(self.blocks)
+
+    def encode(self, source: Tensor, mask: Tensor) -> Tensors:
+        """Encode the source and project its keys and values for every decoder layer."""
+        memory = self.reader(source, mask).hidden
+        keys_values = [part for block in self.blocks for part in block.source(memory)]
+        return (mask, *keys_values, *self._empty_cache(len(source), keys_values[0]))
+
+    def _empty_cache(self, rows: int, like: Tensor) -> Tensors:
+        """Decoder part of the initial state."""
+        empty = like.new_empty(rows, 0, *like.shape[2:])
+        return (torch.zeros(rows, dtype=torch.int64, device=like.device), *[empty] * (2 * len(self.blocks)))
+
+    def initial_state(self, state: Tensors, rows: Tensor) -> Tensors:
+        """Initial decoder state for the sources of these rows."""
+        source = tuple(tensor.index_select(0, rows) for tensor in state[: self._from_source])
+        return (*source, *self._empty_cache(len(rows), source[1]))
+
+    def reset_rows(self, state: Tensors, rows: Tensor) -> Tensors:
+        """Reset rows: with length 0 none of their cache entries is visible."""
+        n = self._from_source
+        return (*state[:n], state[n].masked_fill(rows, 0), *state[n + 1 :])
+
+    def largest_matmul(self, rows: int, T: int) -> float:
+        """Multiplications of the position-wise network."""
+        return float(self.config.hidden * self.config.inner_width * rows * T)
+
+    def position(self, state: Tensors) -> Tensor:
+        """(B,) number of target tokens read."""
+        return state[self._from_source]
+
+    def join(self, states: Sequence[Tensors]) -> Tensors:
+        """Concatenate states, padding sources on the right and caches on the left with masked entries."""
+        n = self._from_source
+        S = max(state[0].shape[1] for state in states)
+        P = max(state[n + 1].shape[1] for state in states)
+        padded_states = []
+        for state in states:
+            source_mask = pad(state[0], (0, S - state[0].shape[1]))
+            source = [pad(t, (0, 0, 0, 0, 0, S - t.shape[1])) for t in state[1:n]]
+            cache = [pad(t, (0, 0, 0, 0, P - t.shape[1], 0)) for t in state[n + 1 :]]
+            padded_states.append((source_mask, *source, state[n], *cache))
+        return super().join(padded_states)
+
+    def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:
+        """(B, T) target ids -> (B, T, D); in training from an empty state, no cache is kept."""
+        x, after, _ = self._decode(ids, state)
+        x = dropout.apply(x, self.config, self.training, self.config.output_dropout)
+        has_past = state[self._from_source + 1].shape[1] > 0
+        return NetworkOutput(x, state if self.training and not has_past else after)
+
+    def align(self, ids: Tensor, state: Tensors) -> Tensor:
+        """(B, T) ids -> (B, L, H, T, S) cross-attention weights."""
+        return self._decode(ids, state)[2]
+
+    def _decode(self, ids: Tensor, state: Tensors) -> tuple[Tensor, Tensors, Tensor]:
+        n, c = self._from_source, self.config
+        source_mask, source, length, caches = state[0], state[1:n], state[n], state[n + 1 :]
+        P, T = caches[0].shape[1], ids.shape[1]
+        positions = torch.arange(T, device=ids.device)
+        positions = positions + length[:, None] if P else positions
+        mask = causal_mask(length, P, T) if P else None
+        rotation = Rotation.at(positions, c.hidden // c.heads) if c.positions == "rotary" else None
+        x, after, alphas = self._embed(ids, positions), list[Tensor](), list[Tensor]()
+        for k, block in enumerate(self.blocks):
+            layer_slice = slice(2 * k, 2 * k + 2)
+            x, keys, values, alpha = block(x, caches[layer_slice], rotation, mask, source[layer_slice], source_mask)
+            after += [keys, values]
+            alphas.append(alpha)
+        x = x if self.norm is None else self.norm(x)
+        return x, (*state[:n], length + T, *after), torch.stack(alphas, dim=1)
+
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        c = self.config
+        x = add_positions(self._scaled(ids), positions, self.learned, c)
+        return dropout.apply(x, c, self.training, c.input_dropout)
+
+
+def build(config: PairConfig, source_size: int, vocabulary: Vocabulary) -> PairNetwork:
+    """Build an untrained translation model."""
+    network_class = EncoderDecoder if config.family == "transformer" else Seq2Seq
+    return network_class(config, source_size, vocabulary)
+
+
+class ConditionalLM(NeuralModel):
+    """Language model of the target for one fixed source."""
+
+    def __init__(self, network: PairNetwork, vocabulary: Vocabulary, source: Tensors) -> None:
+        super().__init__(network, vocabulary, "line")
+        self.source = source  # state of one row
+
+    def start(self, rows: int) -> NeuralState:
+        """Initial state: the encoded source, repeated for each row."""
+        index = torch.zeros(rows, dtype=torch.int64, device=self.device)
+        return NeuralState(tuple(tensor.index_select(0, index) for tensor in self.source))
+
+
+def condition_on(network: PairNetwork, vocabulary: Vocabulary, sources: Sequence[Ids]) -> list[ConditionalLM]:
+    """Encode the sources as one batch and return a language model for each; every source ends in `</s>`."""
+    device = device_of(network)
+    network.eval()
+    ids, mask = pad_to_device(sources, vocabulary.eos, device)
+    with exact_inference(), limit_threads(network.largest_matmul(*ids.shape)):
+        state = NeuralState(network.encode(ids, mask))
+        rows = [state.select(torch.tensor([i]).numpy()).tensors for i in range(len(sources))]
+    return [ConditionalLM(network, vocabulary, row) for row in rows]
+
+
+def pair_nats(network: PairNetwork, batch: PairBatch) -> Floats:
+    """(B,) −log p(target | source) of each pair, including `</s>`."""
+    B, T = batch.inputs.shape
+    with exact_inference():
+        with limit_threads(network.largest_matmul(B, T)):
+            hidden = network(batch.inputs, network.encode(batch.source, batch.source_mask)).hidden.flatten(0, 1)
+        target_ids = batch.targets.flatten()
+        rows = max(1, LARGEST_PIECE // network.output.impossible.numel())  # bounds the logits in memory
+        log_probs = [
+            network.output.log_probs(hidden.index_select(0, positions)).gather(1, target_ids[positions, None])
+            for positions in batch.target_positions.split(rows)
+        ]
+        log_p = check_outputs(torch.cat(log_probs)[:, 0].double().cpu().numpy(), network)
+    total = np.zeros(B)
+    np.add.at(total, batch.target_positions.cpu().numpy() // T, -log_p)
+    return total
+
+
+def mean_nats(network: PairNetwork, data: PairCollator) -> float:
+    """Mean nats per target token, including `</s>`."""
+    lengths = [len(target) for target in data.targets]
+    total = sum(float(pair_nats(network, data(rows)).sum()) for rows in batches_by_length(lengths, BATCH_SIZE))
+    return total / sum(lengths)
+
+
+def attention_alignment(network: PairNetwork, source: Ids, target: Ids, vocabulary: Vocabulary) -> Floats:
+    """(L, H, T, S) attention weights of each target token, including `</s>`, over the source tokens."""
+    device = device_of(network)
+    with exact_inference(), limit_threads(network.largest_matmul(1, len(target))):
+        state = network.encode(*pad_to_device([source], vocabulary.eos, device))
+        ids = torch.tensor([[vocabulary.bos, *target.tolist()]], device=device)[:, : len(target)]
+        values: Floats = network.align(ids, state)[0].double().cpu().numpy()
+    return check_outputs(values, network, allow_neg_inf=False)

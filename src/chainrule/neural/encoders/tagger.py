@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.config import check_fractions
 from chainrule.errors import ConfigError
 from chainrule.evaluation.tagging import Transitions
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
 from chainrule.neural.config import LARGEST
-from chainrule.neural.encoders.encoder import EncoderConfig, TextEncoder, add_boundaries
+from chainrule.neural.encoders.encoder import EncoderConfig, TaskNetwork, TextEncoder, add_boundaries
+from chainrule.neural.layers import dropout
 from chainrule.neural.layers.char_cnn import CharCNN, CharVocabulary
 from chainrule.neural.layers.crf import CRF, IndependentTags
-from chainrule.neural.layers.transformer_block import apply_dropout, dropout_rate
 from chainrule.neural.network import Tensors
 from chainrule.neural.weights import check_outputs
 from chainrule.training.batches import pad_to_device
@@ -52,8 +53,7 @@ class TagConfig(EncoderConfig):
         self.check_longest(3)
         if not 0 <= self.characters <= LARGEST:
             raise ConfigError(f"model.characters is {self.characters}; choose 0 to {LARGEST} features")
-        if not 0 <= self.rare_unknown <= 1:
-            raise ConfigError(f"model.rare_unknown is {self.rare_unknown:g}; choose a value in [0, 1]")
+        check_fractions(self, "model", "rare_unknown", includes_one=True)
         if self.output != "softmax":
             raise ConfigError(
                 f"model.output is '{self.output}'; a tagger uses the full softmax: leave it at softmax"
@@ -73,7 +73,7 @@ class TagBatch:
     starts: bool = True
 
 
-class TagNetwork(nn.Module):
+class TagNetwork(TaskNetwork):
     """Encoder over word vectors and character features, a score for each tag, and a CRF."""
 
     def __init__(
@@ -82,7 +82,7 @@ class TagNetwork(nn.Module):
         super().__init__()
         self.config, self.unknown = config, vocabulary.unk
         self.spelling = (
-            CharCNN(characters, config.characters, dropout_rate(config.input_dropout, config))
+            CharCNN(characters, config.characters, dropout.rate(config.input_dropout, config))
             if config.characters
             else None
         )
@@ -92,14 +92,6 @@ class TagNetwork(nn.Module):
         masks = None if allowed is None else tuple(torch.from_numpy(mask) for mask in allowed)
         self.chain: CRF | IndependentTags = CRF(tags, masks) if config.crf else IndependentTags()
 
-    def start(self, rows: int) -> Tensors:
-        """Return an empty state: sentences are independent."""
-        return ()
-
-    def largest_matmul(self, rows: int, T: int) -> float:
-        """Multiplications of the largest matrix product over (rows, T) inputs."""
-        return self.reader.largest_matmul(rows, T)
-
     def forward(self, ids: Tensor, mask: Tensor, spellings: Tensor, word_index: Tensor) -> Tensor:
         """(B, T + 2) inputs, (B, T) mask, (N, L) characters, (B, T) word indices -> (B, T, K) tag scores."""
         c, features = self.config, None
@@ -108,7 +100,7 @@ class TagNetwork(nn.Module):
             features = functional.pad(character_features, (0, 0, 1, 1))  # (B, T + 2, F)  zero at `<s>` and `</s>`
         read_mask = functional.pad(mask, (2, 0), value=True)  # n words and two markers
         hidden = self.reader(ids, read_mask, features).hidden[:, 1:-1]  # (B, T, D)  without markers
-        scores: Tensor = self.output(apply_dropout(hidden, dropout_rate(c.output_dropout, c), c, self.training))
+        scores: Tensor = self.output(dropout.apply(hidden, c, self.training, c.output_dropout))
         return scores
 
 

@@ -3,6 +3,18 @@
 import torch
 from torch import Tensor
 
+from chainrule.neural.config import ModelConfig
+
+
+def rate(p: float | None, config: ModelConfig) -> float:
+    """Return the dropout rate `p`, or the general one if it is not set."""
+    return config.dropout if p is None else p
+
+
+def apply(x: Tensor, config: ModelConfig, is_on: bool, p: float | None = None, time: int = 1) -> Tensor:
+    """Apply dropout with one mask for all steps along the axis `time` if `config.locked`, else one per step."""
+    return locked(x, rate(p, config), is_on, time) if config.locked else units(x, rate(p, config), is_on)
+
 
 def keep_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """Mask that is 0 with probability p and 1/(1-p) otherwise, which preserves the mean."""

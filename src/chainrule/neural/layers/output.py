@@ -182,6 +182,10 @@ class Sampled(Softmax):
         super().__init__(width, vocabulary, tied, init_range)
         self.samples = samples
         self.register_buffer("edges", noise_edges(counts, self.impossible))
+        self.initialize_bias(counts)
+
+    def initialize_bias(self, counts: Tensor) -> None:
+        """Set the initial bias, 0 by default."""
 
     def has_valid_buffers(self) -> bool:
         """Whether the edges ascend from 0 to TOTAL."""
@@ -227,19 +231,10 @@ class SampledSoftmax(Sampled):
 class NoiseContrastive(Sampled):
     """Noise-contrastive estimation (Gutmann & Hyvärinen 2010; Mnih & Teh 2012), with log Z fixed at 0."""
 
-    def __init__(
-        self,
-        width: int,
-        vocabulary: Vocabulary,
-        tied: nn.Parameter | None,
-        init_range: float,
-        counts: Tensor,
-        samples: int,
-    ) -> None:
-        super().__init__(width, vocabulary, tied, init_range, counts, samples)
+    def initialize_bias(self, counts: Tensor) -> None:
+        """b = log unigram: with small W, Σ exp s(w) ≈ 1 at the start, and log Z stays fixed at 0."""
         smoothed = counts.double().clamp(min=FLOOR).masked_fill(self.impossible, 0)
         unigram = (smoothed / smoothed.sum()).log().masked_fill(self.impossible, 0)
-        # b = log unigram: with small W, Σ exp s(w) ≈ 1 at the start, and log Z stays fixed at 0
         with torch.no_grad():
             self.bias.copy_(unigram)
 

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chainrule.config import check_fractions
 from chainrule.errors import ConfigError
-from chainrule.neural.config import LARGEST, ModelConfig
+from chainrule.neural.config import ModelConfig, check_sizes
 from chainrule.neural.layers import dropout
 from chainrule.neural.layers.initialization import initialize, initialize_gates
-from chainrule.neural.layers.positions import Rotation
+from chainrule.neural.layers.positions import LearnedPositions, Rotation, sinusoidal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +30,14 @@ class BlockConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)
-        for name, least in (("heads", 1), ("feedforward", 0)):
-            if not least <= getattr(self, name) <= LARGEST:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}; choose {least} to {LARGEST}")
-        if self.attention_dropout is not None and not 0 <= self.attention_dropout < 1:
-            raise ConfigError(f"model.attention_dropout is {self.attention_dropout:g}; choose a value in [0, 1)")
+        check_sizes(self, 1, "heads")
+        check_sizes(self, 0, "feedforward")
+        check_fractions(self, "model", "attention_dropout")
+
+    @property
+    def inner_width(self) -> int:
+        """Inner width of the position-wise network."""
+        return self.feedforward or 4 * self.hidden
 
     def check_heads(self) -> None:
         """Raise ConfigError if the width is not divisible among the heads."""
@@ -67,7 +71,7 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: BlockConfig) -> None:
         super().__init__()
         self.config = config
-        D, inner_width = config.hidden, config.feedforward or 4 * config.hidden
+        D, inner_width = config.hidden, config.inner_width
         self.qkv = nn.Linear(D, 3 * D, bias=config.bias)  # W^Q, W^K, W^V stacked
         self.merge = nn.Linear(D, D, bias=config.bias)  # W^O
         self.widen = nn.Linear(D, inner_width, bias=config.bias)
@@ -109,30 +113,50 @@ class TransformerBlock(nn.Module):
             q, k = rotation.rotate(q), rotation.rotate(k)
         if past[0].shape[1]:
             k, v = (torch.cat([old.to(new.dtype), new], dim=1) for old, new in zip(past, (k, v), strict=True))
-        p = dropout_rate(self.config.attention_dropout, self.config) if self.training else 0.0
+        p = dropout.rate(self.config.attention_dropout, self.config) if self.training else 0.0
         Q, K, V = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, H, T, d), (B, H, P+T, d) twice
         if mask is None:
             a = functional.scaled_dot_product_attention(Q, K, V, dropout_p=p, is_causal=True)
         else:
             a = attend(Q, K, V, mask, p)
         a = self.merge(a.transpose(1, 2).reshape(B, T, D))
-        return apply_dropout(a, self.config.dropout, self.config, self.training), k, v
+        return dropout.apply(a, self.config, self.training), k, v
 
     def _feedforward(self, x: Tensor) -> Tensor:
         """W_2 φ(W_1 x): (B, T, D) -> (B, T, D)."""
         inner = self.widen(x)
         inner = functional.gelu(inner) if self.config.activation == "gelu" else functional.relu(inner)
-        return apply_dropout(self.narrow(inner), self.config.dropout, self.config, self.training)
+        return dropout.apply(self.narrow(inner), self.config, self.training)
 
 
-def dropout_rate(rate: float | None, config: BlockConfig) -> float:
-    """Return the specific dropout rate, or the general one if it is not set."""
-    return config.dropout if rate is None else rate
+def make_positions(config: BlockConfig, window: int) -> LearnedPositions | None:
+    """Return the table of learned positions; None if others are configured."""
+    if config.positions != "learned":
+        return None
+    learned = LearnedPositions(window, config.hidden)
+    initialize(learned.table, "normal", config.init_range)
+    return learned
 
 
-def apply_dropout(x: Tensor, p: float, config: BlockConfig, is_on: bool) -> Tensor:
-    """Apply dropout with one mask for all time steps if `config.locked`, else one per step."""
-    return (dropout.locked if config.locked else dropout.units)(x, p, is_on)
+def add_positions(x: Tensor, positions: Tensor, learned: LearnedPositions | None, config: BlockConfig) -> Tensor:
+    """Add sinusoidal or learned positions (T,) or (B, T) to (B, T, D); rotary ones are applied in attention."""
+    if config.positions == "sinusoidal":
+        return x + sinusoidal(positions, config.hidden, x.dtype)
+    return x if learned is None else x + learned(positions)
+
+
+def causal_mask(length: Tensor, P: int, T: int, window: int | None = None) -> Tensor:
+    """(B, 1, T, P+T) mask of T new tokens after P cache entries, of which the last `length` (B,) are valid.
+
+    A token sees the tokens up to itself, or the last `window` of them.
+    """
+    entry = torch.arange(P + T, device=length.device)  # (P+T,)
+    current = entry[P:, None]  # (T, 1)  cache entry of each token
+    is_past = entry <= current  # (T, P+T)
+    if window is not None:
+        is_past &= entry > current - window
+    is_valid = entry >= P - length[:, None]  # (B, P+T)
+    return is_past & is_valid[:, None, None, :]
 
 
 KeysValues = tuple[Tensor, Tensor]
@@ -189,7 +213,7 @@ class CrossBlock(TransformerBlock):
         k, v = (part.to(q.dtype).transpose(1, 2) for part in source)  # (B, H, S, d)
         e = (q @ k.transpose(-2, -1)) / math.sqrt(d)  # (B, H, T, S)
         alpha = torch.softmax(e.masked_fill(~memory_mask[:, None, None], -torch.inf), dim=-1)
-        p = dropout_rate(self.config.attention_dropout, self.config) if self.training else 0.0
+        p = dropout.rate(self.config.attention_dropout, self.config) if self.training else 0.0
         a = dropout.units(alpha, p, is_on=True).to(v.dtype) @ v
         a = self.merge_cross(a.transpose(1, 2).reshape(B, T, D))
-        return apply_dropout(a, self.config.dropout, self.config, self.training), alpha
+        return dropout.apply(a, self.config, self.training), alpha

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Floats, Ids, Vocabulary
 from chainrule.neural.encoders.encoder import TextEncoder, TransformerEncoder
-from chainrule.neural.encoders.seq2seq import PairNetwork, Seq2Seq
-from chainrule.neural.encoders.transformer_seq2seq import EncoderDecoder
+from chainrule.neural.encoders.seq2seq import EncoderDecoder, PairNetwork, Seq2Seq
 from chainrule.neural.layers.attention import MemoryAttention, masked_softmax
 from chainrule.neural.layers.positions import Rotation
 from chainrule.neural.layers.transformer_block import CrossBlock, TransformerBlock

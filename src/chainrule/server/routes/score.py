@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from chainrule.decoding.filters import apply_filters, next_token_distribution, top_indices
+from chainrule.decoding.filters import apply_filters, make_history, next_token_distribution, top_indices
 from chainrule.evaluation.perplexity import UNITS
 from chainrule.lm import Floats
 from chainrule.server.errors import ApiError, Limits
@@ -154,7 +154,8 @@ def _next(
     """Return the response; `shaped_probability` is 0 for tokens removed by the filters."""
     tokenizer, vocabulary = loaded.model.tokenizer, loaded.model.lm.vocabulary
     p = np.exp(next_token_distribution(log_p[None], vocabulary)[0])  # (V,) normalized, even if the model is not
-    shaped_p = np.exp(apply_filters(log_p[None], [prompt.ids], request.decoding(), vocabulary)[0])
+    settings = request.decoding()
+    shaped_p = np.exp(apply_filters(log_p[None], [make_history(prompt.ids, settings)], settings, vocabulary)[0])
     candidates = index.matches(request.prefix) if index and request.prefix else np.arange(len(p))
     order = candidates[top_indices(p[candidates], request.top)]
     listed = [
