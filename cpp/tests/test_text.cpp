@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checks.hpp"
+#include "text/blake2b/blake2b.hpp"
 #include "text/encode.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
@@ -178,9 +179,66 @@ void sketches(std::size_t threads) {
     check(least->hashes == std::vector{std::min(one, two)}, "the smallest");
 }
 
+// Texts of several lengths in every order of the lanes; expected values from Python's hashlib.
+void hashes() {
+    const std::vector<std::pair<std::size_t, std::uint64_t>> expected{
+        {0, 0xB4B2797457A0A6E4},   {1, 0xAD19753F0A3DE800},   {8, 0x543DD37A9528BE5F},
+        {127, 0xCCB7A9BE516B2A26}, {128, 0xD4BD8DB997060B59}, {129, 0x87632C5FD17A3442},
+        {255, 0x86801A888E94D058}, {256, 0x1BA4AB5201787DE8}, {257, 0x13462D07347E5AA3},
+        {1000, 0xFC9B24FFE5BF03E1}};
+    std::vector<std::string> texts;
+    std::vector<std::uint64_t> values;
+    for (std::size_t i = 0; i < 3 * expected.size(); ++i) {
+        const auto [size, value] = expected[i * 7 % expected.size()];
+        std::string& text = texts.emplace_back();
+        for (std::size_t at = 0; at < size; ++at) text += static_cast<char>(7 * at + size);
+        values.push_back(value);
+    }
+    const std::vector<std::string_view> views(texts.begin(), texts.end());
+    for (const std::string name : {"none", "avx2", "avx512", "auto"}) {
+        Blake2b hash = nullptr;
+        try {
+            hash = choose_blake2b(name);
+        } catch (const ArgumentError&) {
+            continue;  // this processor does not have them
+        }
+        for (std::size_t count = 0; count <= views.size(); ++count) {
+            std::vector<std::uint64_t> result(count);
+            hash(views.data(), count, result.data());
+            check(std::equal(result.begin(), result.end(), values.begin()),
+                  name + " hashes of " + std::to_string(count) + " texts");
+        }
+    }
+    check_fails([] { choose_blake2b("sse9"); },
+                "vector instructions 'sse9' do not run on this processor; choose auto");
+}
+
+// More lines than the sketch holds, so that the largest hashes are dropped on the way.
+void long_sketches() {
+    const Scratch file;
+    std::string lines;
+    std::vector<std::uint64_t> all;
+    for (int i = 0; i < 1000; ++i) {
+        const std::string line = "line " + std::to_string(i);
+        lines += line + "\n";
+        all.push_back(blake2b_64(line));
+    }
+    write(file.name(), lines);
+    std::sort(all.begin(), all.end());
+    const PlainText text({file.name()}, 512);
+    for (const std::size_t size : {1, 7, 300, 1000, 5000}) {
+        const std::vector<std::uint64_t> smallest(all.begin(), all.begin() + std::min<int>(1000, size));
+        for (const std::size_t threads : {1, 3})
+            check(sketch_lines(text, {6, size}, threads)->hashes == smallest,
+                  "sketch of " + std::to_string(size));
+    }
+}
+
 }  // namespace
 
 static void test_text() {
+    hashes();
+    long_sketches();
     pieces_concatenate_to_the_text();
     other_text_is_not_plain();
     utf8();

@@ -47,8 +47,4 @@ Sketch merge_sketches(const std::vector<LineSketcher>& parts);
 // Returns nothing if the text is not plain.
 std::optional<Sketch> sketch_lines(const PlainText& text, const SketchSize& size, std::size_t threads);
 
-// Unkeyed BLAKE2b with an 8-byte digest (RFC 7693) as a little-endian number, i.e.
-// int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") in Python.
-std::uint64_t blake2b_64(std::string_view data);
-
 }  // namespace chainrule

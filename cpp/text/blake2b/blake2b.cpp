@@ -1,0 +1,50 @@
+#include "text/blake2b/blake2b.hpp"
+
+#include "base/error.hpp"
+#include "text/blake2b/lanes.hpp"
+
+namespace chainrule {
+
+namespace {
+
+// Two texts at a time, which every 64-bit processor has, in the vector types of GCC and Clang.
+struct Plain {
+    static constexpr std::size_t kLanes = 2;
+    using Words __attribute__((vector_size(16))) = std::uint64_t;
+    template <int bits>
+    static Words rotate(Words x) {  // to the right
+        return x >> bits | x << (64 - bits);
+    }
+};
+
+bool runs(const std::string& name) {
+#if (defined(__GNUC__) || defined(__clang__)) && defined(__x86_64__)
+    if (name == "avx512")
+        return blake2b_avx512() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+    if (name == "avx2")
+        return blake2b_avx2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+    return name == "none";
+}
+
+}  // namespace
+
+Blake2b choose_blake2b(const std::string& name) {
+    if (name == "auto") {
+        static const Blake2b widest = choose_blake2b(runs("avx512") ? "avx512"
+                                                     : runs("avx2") ? "avx2"
+                                                                    : "none");
+        return widest;
+    }
+    if (!runs(name))
+        throw ArgumentError("vector instructions '" + name + "' do not run on this processor; choose auto");
+    return name == "avx512" ? blake2b_avx512() : name == "avx2" ? blake2b_avx2() : hash_texts<Plain>;
+}
+
+std::uint64_t blake2b_64(std::string_view text) {
+    std::uint64_t hash;
+    choose_blake2b("auto")(&text, 1, &hash);
+    return hash;
+}
+
+}  // namespace chainrule
