@@ -8,7 +8,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -37,15 +38,14 @@ std::span<const T> checked_span(const AnyArray& array, const char* name, const c
     return {static_cast<const T*>(array.data()), array.size()};
 }
 
-// A NumPy array that owns these values.
-template <class T>
-nanobind::ndarray<nanobind::numpy, T> to_numpy_array(std::vector<T> values,
+// A NumPy array that owns these values, a vector or an UninitializedBuffer; nothing is copied.
+template <class Values, class T = std::remove_pointer_t<decltype(std::declval<Values&>().data())>>
+nanobind::ndarray<nanobind::numpy, T> to_numpy_array(Values values,
                                                      std::initializer_list<std::size_t> shape) {
-    auto owned = std::make_unique<std::vector<T>>(std::move(values));
+    auto owned = std::make_unique<Values>(std::move(values));
     T* data = owned->data();
-    const nanobind::capsule owner(owned.get(), [](void* p) noexcept {
-        std::unique_ptr<std::vector<T>>(static_cast<std::vector<T>*>(p));
-    });
+    const nanobind::capsule owner(owned.get(),
+                                  [](void* p) noexcept { std::unique_ptr<Values>(static_cast<Values*>(p)); });
     owned.release();
     return nanobind::ndarray<nanobind::numpy, T>(data, shape, owner);
 }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -52,19 +53,6 @@ nb::object text_of(std::string_view word) {
     return nb::steal(result);
 }
 
-// A NumPy array that owns these ids; nothing is copied.
-nb::ndarray<nb::numpy, std::int32_t> array_of_ids(UninitializedBuffer<std::int32_t> ids) {
-    auto buffer = std::make_unique<UninitializedBuffer<std::int32_t>>(std::move(ids));
-    std::int32_t* const data = buffer->data();
-    const std::size_t size = buffer->size();
-    const nb::capsule owner(buffer.get(), [](void* p) noexcept {
-        std::unique_ptr<UninitializedBuffer<std::int32_t>>(
-            static_cast<UninitializedBuffer<std::int32_t>*>(p));
-    });
-    buffer.release();
-    return nb::ndarray<nb::numpy, std::int32_t>(data, {size}, owner);
-}
-
 nb::dict counts_of(const WordCounts& words) {
     nb::dict counts;
     for (const std::uint32_t number : words.order)
@@ -95,14 +83,20 @@ std::int32_t id_of(nb::handle id) {
 
 WordEncoding encoding_of(const nb::dict& known, nb::handle unknown, nb::handle end,
                          const std::optional<std::string>& placeholder) {
-    WordEncoding encoding{{}, {}, id_of(unknown), id_of(end), Splitting::of(placeholder)};
+    std::vector<std::pair<std::int32_t, std::string_view>> words;
+    words.reserve(known.size());
     for (const auto& [name, id] : known) {
         Py_ssize_t size = 0;
         const char* const letters = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
         if (!letters) throw nb::python_error();
-        const std::uint32_t number =
-            encoding.words.add(Word::of(std::string_view(letters, static_cast<std::size_t>(size))));
-        if (number == encoding.ids.size()) encoding.ids.push_back(id_of(id));
+        words.emplace_back(id_of(id), std::string_view(letters, static_cast<std::size_t>(size)));
+    }
+    // Ids are in order of decreasing frequency: frequent words come first in the table and are found at once.
+    std::sort(words.begin(), words.end());
+    WordEncoding encoding{{}, {}, id_of(unknown), id_of(end), Splitting::of(placeholder)};
+    for (const auto& [id, letters] : words) {
+        const std::uint32_t number = encoding.words.add(Word::of(letters));
+        if (number == encoding.ids.size()) encoding.ids.push_back(id);
     }
     return encoding;
 }
@@ -167,7 +161,8 @@ nb::object encode(const std::vector<nb::bytes>& files, const WordEncoding& encod
     }
     if (!encoded) return nb::none();
     nb::dict result = summary_of(*encoded);
-    result["ids"] = array_of_ids(std::move(encoded->ids));
+    const std::size_t tokens = encoded->ids.size();
+    result["ids"] = to_numpy_array(std::move(encoded->ids), {tokens});
     const std::size_t length = encoded->sketch.hashes.size();
     result["sketch"] = to_numpy_array(std::move(encoded->sketch.hashes), {length});
     return result;
@@ -213,7 +208,8 @@ nb::tuple encode_scan(TextScan& scan, const nb::dict& known, nb::handle unk, nb:
         if (!spelling.is_valid()) spelling = text_of(words.word(number));
         spellings.append(spelling);
     }
-    return nb::make_tuple(array_of_ids(std::move(result.ids)), spellings);
+    const std::size_t tokens = result.ids.size();
+    return nb::make_tuple(to_numpy_array(std::move(result.ids), {tokens}), spellings);
 }
 
 // Tokens of a line with joiners, and their begin and end in characters.

@@ -74,7 +74,7 @@ void bind_words(nb::module_& module) {
              [](LockedCounter& self) {
                  auto counts = self.use([](auto& c) { return c.counts(); });
                  const std::size_t size = counts.size();
-                 return to_numpy_array<std::uint64_t>(std::move(counts), {size});
+                 return to_numpy_array(std::move(counts), {size});
              })
         .def("words_of", &words_of, nb::arg("numbers"));
 }
@@ -162,7 +162,7 @@ void bind_word2vec_training(nb::module_& module) {
                      words = model.words();
                      dimensions = model.dimensions();
                  });
-                 return to_numpy_array<float>(std::move(made), {words, dimensions});
+                 return to_numpy_array(std::move(made), {words, dimensions});
              })
         .def("finish", [](Word2vecTraining& self) { self.use([](Word2vec& model) { model.finish(); }); });
 }
@@ -196,7 +196,7 @@ class Rows {
     Floats made() {
         std::vector<float> values;
         for (std::size_t i = 0; i < count_; ++i) values.insert(values.end(), row(i), row(i) + dimensions_);
-        return to_numpy_array<float>(std::move(values), {count_, dimensions_});
+        return to_numpy_array(std::move(values), {count_, dimensions_});
     }
     std::size_t width() const { return width_; }
     std::size_t dimensions() const { return dimensions_; }
@@ -294,7 +294,7 @@ nb::ndarray<nb::numpy, float> glove_result(GloveTraining& self) {
         made.resize(words * dimensions);
         glove.result(made);
     });
-    return to_numpy_array<float>(std::move(made), {words, dimensions});
+    return to_numpy_array(std::move(made), {words, dimensions});
 }
 
 void bind_cooccurrence(nb::module_& module) {

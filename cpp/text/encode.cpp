@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -48,53 +46,21 @@ class WordIdOutput {
     std::mutex mutex_;
 };
 
-constexpr std::uint64_t kOnes = 0x0101010101010101ULL, kHigh = kOnes << 7;
-
-// Sets the high bit of exactly those bytes of `x` that equal `c`.
-constexpr std::uint64_t all_bytes_that_are(char c, std::uint64_t x) {
-    x ^= kOnes * static_cast<unsigned char>(c);
-    return ~(((x & ~kHigh) + ~kHigh) | x) & kHigh;
-}
-
-// Eight byte-wide counters, summed before one overflows.
-class Tally {
-  public:
-    void add(std::uint64_t high_bits) { counts_ += high_bits >> 7; }
-    std::uint64_t sum() const {
-        constexpr std::uint64_t even = 0x00FF00FF00FF00FFULL;
-        return ((counts_ & even) + (counts_ >> 8 & even)) * 0x0001000100010001ULL >> 48;
+// Counts in at most 255 bytes, so that byte-wide counters hold them and the compiler vectorizes the loop; one
+// byte before them can be read.
+TextSize measure_bytes(const char* text, std::size_t size) {
+    std::uint8_t words = 0, lines = 0, letters = 0, characters = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+        const char before = text[static_cast<std::ptrdiff_t>(i) - 1], c = text[i];
+        const bool is_letter = (c != ' ') & (c != '\t') & (c != '\n');
+        const bool is_first = (before == ' ') | (before == '\t') | (before == '\n');
+        const bool is_continued = static_cast<signed char>(c) < static_cast<signed char>(0xC0);  // 10…
+        words = static_cast<std::uint8_t>(words + (is_letter & is_first));
+        lines = static_cast<std::uint8_t>(lines + (c == '\n'));
+        letters = static_cast<std::uint8_t>(letters + is_letter);
+        characters = static_cast<std::uint8_t>(characters + (is_letter & !is_continued));
     }
-
-  private:
-    std::uint64_t counts_ = 0;
-};
-
-constexpr std::size_t kFull = 255;
-
-// Processes as many 8-byte words of `text` as the counters hold; returns the bytes read.
-std::size_t count_eights(std::string_view text, bool& is_cut_before, TextSize& found) {
-    Tally words, lines, letters, characters;
-    std::uint64_t carried = is_cut_before ? 0x80 : 0;
-    const std::size_t eights = std::min(text.size() / 8, kFull);
-    for (std::size_t i = 0; i < eights; ++i) {
-        std::uint64_t x;
-        std::memcpy(&x, text.data() + 8 * i, 8);
-        const std::uint64_t ends = all_bytes_that_are('\n', x);
-        const std::uint64_t cuts = ends | all_bytes_that_are(' ', x) | all_bytes_that_are('\t', x);
-        const std::uint64_t ids_of_piece = ~cuts & kHigh;
-        const std::uint64_t continued = x & ~(x << 1) & kHigh;  // 10…: continuation byte
-        words.add(ids_of_piece & (cuts << 8 | carried));
-        lines.add(ends);
-        letters.add(ids_of_piece);
-        characters.add(ids_of_piece & ~continued);
-        carried = cuts >> 56;
-    }
-    is_cut_before = carried;
-    found.words += words.sum();
-    found.lines += lines.sum();
-    found.letters += letters.sum();
-    found.characters += characters.sum();
-    return 8 * eights;
+    return {words, lines, letters, characters};
 }
 
 // Offsets of the ids of each piece, and the size of the whole text.
@@ -202,23 +168,15 @@ class InOrder {
 }  // namespace
 
 TextSize measure_text(std::string_view lines) {
-    TextSize found;
-    bool is_cut_before = true;
-    std::size_t at = 0;
-    if constexpr (std::endian::native == std::endian::little) {
-        while (const std::size_t counted = count_eights(lines.substr(at), is_cut_before, found))
-            at += counted;
-    }
-    for (; at < lines.size(); ++at) {
-        const char c = lines[at];
-        const bool is_letter = !is_cut(c);
-        found.words += is_letter && is_cut_before;
-        found.lines += c == '\n';
-        found.letters += is_letter;
-        found.characters += is_letter && (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-        is_cut_before = !is_letter;
-    }
-    return found;
+    constexpr std::size_t kBytes = 240;  // a multiple of the vector size
+    TextSize size;
+    if (lines.empty()) return size;
+    const char first[] = {'\n', lines.front()};
+    size.add(measure_bytes(first + 1, 1));
+    std::size_t at = 1;
+    for (; at + kBytes <= lines.size(); at += kBytes) size.add(measure_bytes(lines.data() + at, kBytes));
+    size.add(measure_bytes(lines.data() + at, lines.size() - at));
+    return size;
 }
 
 std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,

@@ -8,17 +8,17 @@ namespace {
 
 constexpr int kFirstBits = 14;
 
-// A hash of a word, eight bytes at a time, mixed by multiplication.
+// A hash of a word of more than eight bytes: of each eight, and of the last eight, mixed by multiplication.
 std::uint64_t word_hash(std::string_view word) {
     std::uint64_t h = word.size();
-    while (!word.empty()) {
-        std::uint64_t part = 0;
-        const std::size_t n = word.size() < 8 ? word.size() : 8;
-        std::memcpy(&part, word.data(), n);
+    const auto mix = [&](std::size_t at) {
+        std::uint64_t part;
+        std::memcpy(&part, word.data() + at, 8);
         h = (h ^ part) * 0xFF51AFD7ED558CCDULL;
         h ^= h >> 32;
-        word.remove_prefix(n);
-    }
+    };
+    for (std::size_t at = 0; at + 8 < word.size(); at += 8) mix(at);
+    mix(word.size() - 8);
     return h;
 }
 
