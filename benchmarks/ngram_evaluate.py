@@ -19,7 +19,7 @@ from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.encode import encode
 
-PASSES: Final = 7
+PASSES: Final = 50
 
 
 def cpu_seconds(call: Callable[[], object]) -> float:

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <new>
@@ -13,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/buffer.hpp"
 #include "base/input_file.hpp"
 #include "base/parallel.hpp"
 #include "bindings/ngram.hpp"
@@ -121,11 +123,12 @@ Doubles score_lines(const PyNgramModel& self, const AnyArray& ids, std::int64_t 
     if (model.metadata().is_stream) throw ArgumentError("a stream model does not score separate lines");
     const auto values = checked_span<std::int32_t>(ids, "ids", "int32");
     check_ids(self, values, "ids");
-    std::vector<double> log_probs(values.size());
+    UninitializedBuffer<double> log_probs(values.size());
     {
         const nb::gil_scoped_release free;
         const auto end = static_cast<std::int32_t>(model.metadata().end);
         std::vector<Piece> pieces;
+        pieces.reserve(static_cast<std::size_t>(std::count(values.begin(), values.end(), end)) + 1);
         for (std::size_t from = 0; from < values.size();) {
             const auto last =
                 std::find(values.begin() + static_cast<std::ptrdiff_t>(from), values.end(), end);
