@@ -10,7 +10,15 @@ from chainrule import api
 from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.model import Model
-from chainrule.neural.adaptation import Kind, adapt, cache, dynamic, log_probs_at, strided_log_probs
+from chainrule.neural.adaptation import (
+    DECAYS,
+    RATES,
+    Kind,
+    adapt,
+    cached_log_probs,
+    log_probs_at,
+    strided_log_probs,
+)
 from chainrule.text.corpus import Corpus
 from neural.adaptation_models import WINDOW, encoded, make, some_ids
 
@@ -47,9 +55,9 @@ def test_adapt_equals_each_module_with_the_chosen_settings() -> None:
     chosen = adapt(model, text, valid, "cache")
     assert chosen.settings["size"] == 2000
     theta, weight = chosen.settings["theta"], chosen.settings["lambda"]
-    assert np.array_equal(chosen.log_probs, cache.cached_log_probs(model, text, theta, weight))
+    assert np.array_equal(chosen.log_probs, cached_log_probs(model, text, theta, weight))
     chosen = adapt(model, text, valid, "dynamic")
-    assert (chosen.settings["rate"] in dynamic.RATES, chosen.settings["decay"] in dynamic.DECAYS) == (True, True)
+    assert (chosen.settings["rate"] in RATES, chosen.settings["decay"] in DECAYS) == (True, True)
     assert (chosen.settings["segment"], chosen.settings["epsilon"]) == (5, 2e-5)
     transformer = make("transformer")
     chosen = adapt(transformer, text, None, "stride", stride=2)

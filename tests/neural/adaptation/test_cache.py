@@ -8,8 +8,8 @@ import torch
 
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context
-from chainrule.neural.adaptation import cache
-from chainrule.neural.adaptation.cache import ScoredText, cache_log_probs, cached_log_probs, interpolate, tune
+from chainrule.neural import adaptation
+from chainrule.neural.adaptation import ScoredText, cache_log_probs, cached_log_probs, interpolate, tune_cache
 from chainrule.neural.probes.hidden_states import hidden_states
 from neural.adaptation_models import CLOSED, FAMILIES, WORDS, encoded, make, some_ids
 
@@ -65,7 +65,7 @@ def test_empty_cache_gives_the_model_alone() -> None:
 def test_cache_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model, text = make(), encoded(some_ids(50))
     expected = cached_log_probs(model, text, 0.5, 0.2, size=11)
-    monkeypatch.setattr(cache, "BLOCK", 7)
+    monkeypatch.setattr(adaptation, "QUERY_BLOCK", 7)
     np.testing.assert_allclose(cached_log_probs(model, text, 0.5, 0.2, size=11), expected, rtol=1e-5)
 
 
@@ -93,10 +93,10 @@ def test_tuned_cache_helps_on_repetitive_text() -> None:
     rng = np.random.default_rng(2)
     text = encoded(np.concatenate([rng.permutation([w, w, w, w, 3, 1]) for w in range(3, 11)] * 2).astype(np.int32))
     static = token_log_probs(model, text).mean()
-    chosen = tune(model, text, size=12)
+    chosen = tune_cache(model, text, size=12)
     best = cached_log_probs(model, text, *chosen, size=12).mean()
     assert best > static + 0.1
     square = hidden_states(model, text).square().sum(1).mean().item()  # the grid of θ is in units of 1 / mean |h|²
-    grid = [(sharpness / square, λ) for sharpness in cache.SHARPNESS for λ in cache.WEIGHTS]
+    grid = [(sharpness / square, λ) for sharpness in adaptation.SHARPNESS for λ in adaptation.WEIGHTS]
     means = [cached_log_probs(model, text, θ, λ, size=12).mean() for θ, λ in grid]
     assert chosen == pytest.approx(grid[int(np.argmax(means))])

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Context, Floats, Ids
-from chainrule.neural.adaptation import dynamic
-from chainrule.neural.adaptation.dynamic import DynamicEvaluator, tune
+from chainrule.neural import adaptation
+from chainrule.neural.adaptation import DynamicEvaluator, tune_dynamic
 from chainrule.neural.model import NeuralModel
 from neural.adaptation_models import CLOSED, FAMILIES, WINDOW, WORDS, encoded, make, some_ids
 
@@ -172,9 +172,9 @@ class Peaked:
 
 
 def test_dynamic_tuning_selects_rate_then_decay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic, "TUNING_TOKENS", 20)
+    monkeypatch.setattr(adaptation, "TUNING_TOKENS", 20)
     peaked = Peaked()
-    assert tune(peaked, encoded(some_ids(30))) == (1e-4, 1e-2)  # type: ignore[arg-type]
+    assert tune_dynamic(peaked, encoded(some_ids(30))) == (1e-4, 1e-2)  # type: ignore[arg-type]
     rates = [(rate, 1e-3) for rate in (1.2e-5, 2.5e-5, 5e-5, 1e-4, 2e-4)]  # down, back to the start, then up
     assert peaked.asked == [*rates, *((1e-4, decay) for decay in (3e-4, 3e-3, 1e-2, 3e-2))]
 

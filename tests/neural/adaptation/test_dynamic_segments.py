@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chainrule.neural.adaptation.dynamic import SegmentRunner
+from chainrule.neural.adaptation import SegmentRunner
 
 
 def counting(inputs: Tensor, targets: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -1,26 +1,271 @@
-"""Dynamic evaluation (Krause et al. 2018): update the weights on the text while scoring it.
+"""Test-time adaptation of a trained network: strided windows, temperature, neural cache, dynamic evaluation.
+
+Every hyperparameter is chosen on validation text, never on the test text. The model itself is not changed.
+
+Continuous neural cache (Grave et al. 2017): boost words that followed similar hidden states.
+
+    p(w) = (1 − λ) p_model(w) + λ p_cache(w),  p_cache(w) ∝ Σ_i exp(θ h_t·h_i) 1{w = x_{i+1}}, i the last N tokens
+
+θ and λ are tuned on validation text. The cache spans line boundaries, although a `line` model is reset there.
+
+Dynamic evaluation (Krause et al. 2018): update the weights on the text while scoring it.
 
     θ ← θ − η g / (RMS + ε) + λ min(RMS / mean(RMS), 1/λ) (θ₀ − θ)
 
 after each segment, where g is its gradient and RMS the root mean squared gradient on another text. Every token is
-scored before the model is updated on it. A copy of the network is trained; the model itself never changes.
+scored before the model is updated on it. A copy of the network is trained.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from chainrule.data.encoded import EncodedText, line_batches
+from chainrule.errors import UsageError
 from chainrule.lm import Floats, Ids, Mask
-from chainrule.neural.model import NeuralModel
+from chainrule.neural.model import LARGEST_PIECE, NeuralModel
 from chainrule.neural.network import Tensors
+from chainrule.neural.probes.hidden_states import hidden_states, iter_hidden_states
+from chainrule.neural.weights import check_outputs
 from chainrule.progress import Progress, silent
 from chainrule.training.device import exact_inference
 from chainrule.training.step import FlatParameters, capture_graph, ignore_capture_warnings
+
+Kind = Literal["temperature", "cache", "dynamic", "stride"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedScores:
+    """Log-probabilities (N,) of a text and the settings used to compute them."""
+
+    log_probs: Floats
+    settings: dict[str, float]
+
+
+def adapt(
+    model: NeuralModel,
+    text: EncodedText,
+    valid: EncodedText | None,
+    kind: Kind,
+    *,
+    train: EncodedText | None = None,
+    stride: int | None = None,
+    progress: Progress = silent,
+) -> AdaptedScores:
+    """Tune the adaptation on `valid`, then score `text`; `stride` has nothing to tune and needs no `valid`.
+
+    Dynamic evaluation collects gradient statistics on `train`, or on `valid` if there is no training text.
+    """
+    if kind not in get_args(Kind):
+        raise UsageError(f"there is no adaptation '{kind}'; choose one of {', '.join(get_args(Kind))}")
+    if kind == "stride":
+        if stride is None:
+            raise UsageError("a sliding window needs a stride: the number of tokens between two windows")
+        return AdaptedScores(strided_log_probs(model, text, stride, progress), {"stride": stride})
+    if valid is None or not valid.tokens:
+        raise UsageError(
+            f"--{kind} chooses its settings on validation text, never on the test text: add --valid FILE"
+        )
+    if kind == "temperature":
+        T = tune_temperature(model, valid, progress)
+        return AdaptedScores(log_probs_at(model, text, [T], progress)[0], {"temperature": T})
+    if kind == "cache":
+        theta, weight = tune_cache(model, valid, progress=progress)
+        log_p = cached_log_probs(model, text, theta, weight, progress=progress)
+        return AdaptedScores(log_p, {"theta": theta, "lambda": weight, "size": CACHE_SIZE})
+    return _dynamic(model, text, valid, valid if train is None or not train.tokens else train, progress)
+
+
+def _dynamic(
+    model: NeuralModel, text: EncodedText, valid: EncodedText, statistics: EncodedText, progress: Progress
+) -> AdaptedScores:
+    evaluator = DynamicEvaluator(model)
+    evaluator.measure_rms(statistics, progress)
+    rate, decay = tune_dynamic(evaluator, valid, progress)
+    log_p = check_outputs(evaluator.score(text.ids, rate, decay, progress), model.network)
+    settings = {"rate": rate, "decay": decay, "segment": evaluator.segment, "epsilon": evaluator.epsilon}
+    return AdaptedScores(log_p, settings)
+
+
+def strided_log_probs(model: NeuralModel, text: EncodedText, stride: int, progress: Progress = silent) -> Floats:
+    """(N,) log p of each token, with windows starting every `stride` tokens."""
+    window = model.network.window
+    if window is None:
+        raise UsageError("--stride slides the window of a Transformer; this model has no window")
+    if not 1 <= stride <= window:
+        raise UsageError(f"--stride is {stride}; choose 1 to {window}, the model's window")
+    what = "sliding the window"
+    scores = _score_text(model, text, 1, lambda log_p, target: target[None], what, progress, stride)
+    return np.asarray(scores[0])
+
+
+def _score_text(
+    model: NeuralModel,
+    text: EncodedText,
+    rows: int,
+    score: Callable[[Tensor, Tensor], Tensor],
+    what: str,
+    progress: Progress,
+    stride: int | None = None,
+) -> Floats:
+    """(K, N) scores of the tokens, K = `rows`; `score` maps log p (n, V) and that of the targets (n,) to (K, n)."""
+    targets = torch.from_numpy(text.ids.astype(np.int64)).to(model.device)
+    scores, done = np.empty((rows, text.tokens)), 0
+    for positions, hidden in iter_hidden_states(model, text, stride):
+        with exact_inference():
+            log_p = model.network.output.log_probs(hidden)  # (n, V)
+            values = score(log_p, log_p.gather(1, targets[positions, None])[:, 0])
+        scores[:, positions.cpu().numpy()] = values.double().cpu().numpy()
+        done += len(positions)
+        progress(what, done, text.tokens)
+    return check_outputs(scores, model.network)
+
+
+LOWEST, HIGHEST = 80, 130  # temperatures in hundredths
+COARSE = 5  # step of the coarse search
+
+
+def log_probs_at(
+    model: NeuralModel, text: EncodedText, temperatures: Sequence[float], progress: Progress = silent
+) -> Floats:
+    """(K, N) log p_T of each token at each of K temperatures."""
+
+    def score(log_p: Tensor, target_log_p: Tensor) -> Tensor:
+        return torch.stack([scaled_log_probs(log_p, target_log_p, T) for T in temperatures])
+
+    return _score_text(model, text, len(temperatures), score, "scoring by temperature", progress)
+
+
+def scaled_log_probs(log_p: Tensor, target_log_p: Tensor, T: float) -> Tensor:
+    """log p_T(w) = z_w / T − log Σ_v exp(z_v / T): (n, V) log p, (n,) target log p -> (n,).
+
+    The largest z lies between −log V and 0, so near T = 1 the sum is stable without subtracting the maximum.
+    """
+    return target_log_p / T - (log_p / T).exp_().sum(dim=-1).log_()
+
+
+def tune_temperature(model: NeuralModel, valid: EncodedText, progress: Progress = silent) -> float:
+    """Return the best temperature in steps of 0.01 on a validation text.
+
+    The log-likelihood is concave in 1/T, so its peak lies within one coarse step of the best coarse temperature.
+    """
+    coarse = _best_temperature(model, valid, list(range(LOWEST, HIGHEST + 1, COARSE)), progress)
+    candidates = range(max(LOWEST, coarse - COARSE + 1), min(HIGHEST, coarse + COARSE - 1) + 1)
+    return _best_temperature(model, valid, list(candidates), progress) / 100
+
+
+def _best_temperature(model: NeuralModel, valid: EncodedText, hundredths: list[int], progress: Progress) -> int:
+    log_p = log_probs_at(model, valid, [T / 100 for T in hundredths], progress)
+    possible = log_p[:, ~np.isneginf(log_p).any(axis=0)]
+    return hundredths[int(possible.sum(axis=1).argmax())]
+
+
+CACHE_SIZE = 2000  # N
+QUERY_BLOCK = 512  # query tokens per batch
+SHARPNESS = (0.0, 3.0, 5.0, 8.0, 12.0, 18.0, 27.0, 40.0)  # θ · mean |h|²: independent of the scale of h
+WEIGHTS = (0.0, 0.02, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3)  # λ
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredText:
+    """Hidden states and model scores of a text."""
+
+    hidden: Tensor  # (N, D)
+    targets: Tensor  # (N,)  next token of each position
+    is_cached: Tensor  # (N,)  whether the target is predictable and so enters the cache
+    log_p: Tensor  # (N,)  log p of the model alone
+
+
+def score_states(model: NeuralModel, text: EncodedText) -> ScoredText:
+    """Compute hidden states and model scores of a text on the model's device."""
+    hidden = hidden_states(model, text)
+    targets = torch.from_numpy(text.ids.astype(np.int64)).to(model.device)
+    predictable = torch.from_numpy(model.vocabulary.predictable).to(model.device)
+    rows = max(1, LARGEST_PIECE // model.vocabulary.size)
+    with exact_inference():
+        log_p = torch.cat(
+            [
+                model.network.output.log_probs(h).gather(1, t[:, None])[:, 0]
+                for h, t in zip(hidden.split(rows), targets.split(rows), strict=True)
+            ]
+        )
+    return ScoredText(hidden, targets, predictable[targets], log_p.double())
+
+
+def cache_log_probs(
+    text: ScoredText, thetas: Sequence[float], size: int = CACHE_SIZE, progress: Progress = silent
+) -> Tensor:
+    """(K, N) log p_cache of each token for each θ; NaN where the cache is empty."""
+    N = len(text.targets)
+    log_probs = text.log_p.new_empty(len(thetas), N)
+    for first in range(0, N, QUERY_BLOCK):
+        last, oldest = min(first + QUERY_BLOCK, N), max(0, first - size)
+        with exact_inference():
+            log_probs[:, first:last] = _query_block(text, slice(first, last), slice(oldest, last), thetas, size)
+        progress("reading the cache", last, N)
+    return log_probs
+
+
+def _query_block(text: ScoredText, now: slice, past: slice, thetas: Sequence[float], size: int) -> Tensor:
+    """Query t of `now` sees the entries i of `past` with t − N ≤ i < t: (K, n)."""
+    t = torch.arange(now.start, now.stop, device=text.targets.device)[:, None]  # (n, 1)
+    i = torch.arange(past.start, past.stop, device=text.targets.device)  # (M,)
+    is_visible = (i < t) & (i >= t - size) & text.is_cached[past]  # (n, M)
+    is_same = is_visible & (text.targets[now, None] == text.targets[past])  # 1{w = x_{i+1}}
+    dots = text.hidden[now] @ text.hidden[past].t()  # h_t·h_i
+    log_probs = []
+    for theta in thetas:
+        e = (theta * dots).masked_fill(~is_visible, -torch.inf).double()
+        log_probs.append(torch.logsumexp(e.masked_fill(~is_same, -torch.inf), 1) - torch.logsumexp(e, 1))
+    return torch.stack(log_probs)  # empty cache: −inf − (−inf) = NaN
+
+
+def interpolate(log_p: Tensor, log_cache: Tensor, weight: float) -> Tensor:
+    """log[(1 − λ) p + λ p_cache], (N,); log p of the model alone where the cache is empty."""
+    if weight == 0:
+        return log_p
+    log_mix = torch.logaddexp(log_p + np.log1p(-weight), log_cache + np.log(weight))
+    return torch.where(log_cache.isnan(), log_p, log_mix)
+
+
+def cached_log_probs(
+    model: NeuralModel,
+    text: EncodedText,
+    theta: float,
+    weight: float,
+    size: int = CACHE_SIZE,
+    progress: Progress = silent,
+) -> Floats:
+    """(N,) log p of each token, with a cache of the preceding tokens."""
+    states = score_states(model, text)
+    scores: Floats = (
+        interpolate(states.log_p, cache_log_probs(states, [theta], size, progress)[0], weight).cpu().numpy()
+    )
+    return check_outputs(scores, model.network)
+
+
+def tune_cache(
+    model: NeuralModel, valid: EncodedText, size: int = CACHE_SIZE, progress: Progress = silent
+) -> tuple[float, float]:
+    """Return the θ and λ with the highest likelihood on a validation text."""
+    states = score_states(model, valid)
+    scale = float(states.hidden.square().sum(1).mean().clamp(min=1e-12))
+    thetas = [sharpness / scale for sharpness in SHARPNESS]
+    log_caches = cache_log_probs(states, thetas, size, progress)
+    possible = states.log_p > -torch.inf
+    totals = {
+        (theta, weight): float(interpolate(states.log_p, log_cache, weight)[possible].sum())
+        for theta, log_cache in zip(thetas, log_caches, strict=True)
+        for weight in WEIGHTS
+    }
+    return max(totals, key=lambda choice: totals[choice])
+
 
 SegmentFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
 """Inputs (B, T), targets (B, T), state -> scores (B, T), new state."""
@@ -213,7 +458,9 @@ class DynamicEvaluator:
         return torch.from_numpy(np.ascontiguousarray(array, dtype=kind)).to(self.first.device)
 
 
-def tune(evaluator: DynamicEvaluator, valid: EncodedText, progress: Progress = silent) -> tuple[float, float]:
+def tune_dynamic(
+    evaluator: DynamicEvaluator, valid: EncodedText, progress: Progress = silent
+) -> tuple[float, float]:
     """Return the rate η, then the decay λ, with the highest likelihood on the start of a validation text."""
     ids = valid.ids[:TUNING_TOKENS]
     cost_cache: dict[tuple[float, float], float] = {}
