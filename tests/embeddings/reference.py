@@ -16,8 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.embeddings.corpus import SENTENCE_BREAK
-from chainrule.embeddings.glove import RECORD
+from chainrule.embeddings.corpus import RECORD, SENTENCE_BREAK
 from chainrule.errors import ChainruleError
 from chainrule.tokenizers.tokenizer import split_words
 

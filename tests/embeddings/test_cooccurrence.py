@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import glove
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
+from chainrule.embeddings.corpus import Cooccurrences, CountedCorpus, WordVocabulary, count_cooccurrences
 from chainrule.errors import ChainruleError, InputError
 from embeddings import reference
 from embeddings.small_texts import CORE, counted_of, zipf_lines
@@ -23,7 +22,7 @@ LINES = ["a b c a", "", "b a x", "c"]
 Table = dict[tuple[str, str], float]
 
 
-def table_of(cooccurrences: glove.Cooccurrences, chosen: WordVocabulary) -> Table:
+def table_of(cooccurrences: Cooccurrences, chosen: WordVocabulary) -> Table:
     records = cooccurrences.read()
     assert len(records) == cooccurrences.records
     table = {(chosen.words[i], chosen.words[j]): x for i, j, x in records.tolist()}
@@ -46,7 +45,7 @@ def test_cooccurrences_worked_by_hand(tmp_path: Path) -> None:
     # "a b c a" with window 2: ab 1, bc 1, ca 1 adjacent; ac 1/2, ba 1/2 further apart; the two a are 3 apart. "b a
     # x": x occurs once and is dropped at min_count 2, so only ba 1. "c" is alone.
     counted, chosen = counted_of(LINES, tmp_path, 2)
-    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
+    cooccurrences = count_cooccurrences(counted, chosen, VectorConfig(window=2), tmp_path)
     half = {("a", "b"): 1 + 0.5 + 1, ("b", "c"): 1.0, ("a", "c"): 1 + 0.5}
     assert table_of(cooccurrences, chosen) == half | {(b, a): x for (a, b), x in half.items()}
 
@@ -54,7 +53,7 @@ def test_cooccurrences_worked_by_hand(tmp_path: Path) -> None:
 def test_word_next_to_itself_counts_twice(tmp_path: Path) -> None:
     # "a a": each a has the other at distance 1, so X_aa = 2. A dropped word does not separate its neighbours.
     counted, chosen = counted_of(["a x a"], tmp_path, 2)
-    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
+    cooccurrences = count_cooccurrences(counted, chosen, VectorConfig(window=1), tmp_path)
     assert table_of(cooccurrences, chosen) == {("a", "a"): 2.0}
 
 
@@ -72,9 +71,9 @@ def test_cooccurrences_equal_their_definition(
     expected = brute_force(lines, set(chosen.words), window)
     if not expected:
         with pytest.raises(InputError, match="no two words"):
-            glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder)
+            count_cooccurrences(counted, chosen, VectorConfig(window=window), folder)
         return
-    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
+    cooccurrences = count_cooccurrences(counted, chosen, VectorConfig(window=window), folder, threads=threads)
     assert table_of(cooccurrences, chosen) == {pair: float(np.float32(float(x))) for pair, x in expected.items()}
 
 
@@ -83,7 +82,7 @@ def test_cooccurrences_of_wide_windows(window: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(window)
     lines = [" ".join(rng.choice(list("abcde"), 60))]
     counted, chosen = counted_of(lines, tmp_path)
-    table = table_of(glove.count_cooccurrences(counted, chosen, VectorConfig(window=window), tmp_path), chosen)
+    table = table_of(count_cooccurrences(counted, chosen, VectorConfig(window=window), tmp_path), chosen)
     expected = brute_force(lines, set("abcde"), window)
     assert table.keys() == expected.keys()
     assert_allclose(list(table.values()), [float(expected[pair]) for pair in table], rtol=1e-6)
@@ -152,9 +151,9 @@ def test_compiled_cooccurrences_equal_the_reference(tmp_path: Path) -> None:
 
 def test_cooccurrences_are_shuffled_by_seed(tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(300, 300, 3), tmp_path)
-    first = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
-    again = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
-    other_seed = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
+    first = count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
+    again = count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=1).read()
+    other_seed = count_cooccurrences(counted, chosen, VectorConfig(), tmp_path, seed=2).read()
     assert_array_equal(first, again)
     assert not np.array_equal(first, other_seed)
     assert set(first.tolist()) == set(other_seed.tolist())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from chainrule.embeddings import glove
+from chainrule.embeddings import corpus, glove
 from chainrule.embeddings.config import VectorConfig
 from chainrule.errors import ChainruleError
 from embeddings import reference
@@ -52,7 +52,7 @@ def test_glove_cost_falls_and_clusters_separate(threads: int, tmp_path: Path) ->
 @pytest.mark.parametrize("dimensions", [1, 15, 16, 33])
 def test_compiled_glove_equals_the_reference(dimensions: int, tmp_path: Path) -> None:
     counted, chosen = counted_of(zipf_lines(60, 60, 5), tmp_path)
-    cooccurrences = glove.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path)
+    cooccurrences = corpus.count_cooccurrences(counted, chosen, VectorConfig(), tmp_path)
     settings: dict[str, Any] = {"dimensions": dimensions, "epochs": 3, "rate": 0.05, "x_max": 10.0, "alpha": 0.75}
     settings |= {"threads": 1, "seed": 3}
     size = len(chosen.words)
@@ -100,7 +100,7 @@ def test_glove_on_one_thread_is_bit_reproducible(tmp_path: Path) -> None:
 def test_glove_rejects_an_invalid_cooccurrence_file(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"dimensions": 3, "epochs": 1, "rate": 0.05, "x_max": 10.0, "alpha": 0.75}
     settings |= {"threads": 1, "seed": 0, "simd": "auto"}
-    np.array([(0, 5, 1.0)], glove.RECORD).tofile(tmp_path / "records")
+    np.array([(0, 5, 1.0)], corpus.RECORD).tofile(tmp_path / "records")
     with pytest.raises(ChainruleError, match="does not contain the co-occurrence counts of this vocabulary"):
         CORE.Glove(str(tmp_path / "records"), 1, 5, **settings).run(1)
     with pytest.raises(ChainruleError, match="was truncated while it was being read"):

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from chainrule.embeddings import corpus, ppmi
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, WordVocabulary
-from chainrule.embeddings.glove import RECORD, Cooccurrences
+from chainrule.embeddings.corpus import RECORD, Cooccurrences, CountedCorpus, WordVocabulary
 from chainrule.errors import MissingExtra
 from embeddings.small_texts import count
 

@@ -1,4 +1,4 @@
-"""The corpus of word vectors: word numbers in a file, counts, vocabulary, and the result of training on them.
+"""The corpus of word vectors: word numbers in a file, counts, vocabulary, co-occurrences, and the trained vectors.
 
 A text is counted and numbered in one pass, in constant memory. Words are numbered in order of first appearance.
 The file holds one int32 per word, and SENTENCE_BREAK after every non-empty line. Words are separated by blanks and
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import system
+from chainrule.embeddings.config import VectorConfig
 from chainrule.errors import InputError
 from chainrule.progress import Progress, silent
 from chainrule.tokenizers.punctuation import split_without_joiners
@@ -27,6 +28,8 @@ POLL_SECONDS: Final = 0.2
 """Interval at which compiled training returns to Python to report progress and handle Ctrl-C."""
 BLOCK_IDS: Final = 1 << 16
 """Word numbers read at a time."""
+RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
+"""Record of a file of co-occurrences: X_ij."""
 NO_PAIRS_MESSAGE: Final = "no two words with a vector stand in one line; give lines of text, or lower min_count"
 
 
@@ -169,3 +172,53 @@ def check_pairs(counted: CountedCorpus, vocabulary: WordVocabulary) -> None:
             return
         is_before = bool(is_word[-1])
     raise InputError(NO_PAIRS_MESSAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cooccurrences:
+    """File of records (i, j, X_ij), both directions of every pair, in shuffled order."""
+
+    file: Path
+    records: int
+
+    def read(self) -> NDArray[np.void]:
+        """Return all records, a structured array (records,) with the fields i, j and x."""
+        return np.fromfile(self.file, RECORD, self.records)
+
+
+def count_cooccurrences(
+    counted: CountedCorpus,
+    vocabulary: WordVocabulary,
+    config: VectorConfig,
+    folder: Path,
+    progress: Progress = silent,
+    *,
+    threads: int = 1,
+    seed: int = 0,
+) -> Cooccurrences:
+    """Count X_ij = Σ 1/distance over all occurrences of i and j within `window` words of one sentence.
+
+    Words outside the vocabulary are removed first. The file, in `folder`, does not depend on the memory limit or
+    the number of threads; `seed` determines the order of its records. Counting uses about `config.memory` bytes.
+    Raise InputError if no two words of the vocabulary occur in one sentence.
+    """
+    file = folder / "cooccurrences"
+    counter = system.load_extension().Cooccurrence(
+        str(counted.file),
+        counted.numbers,
+        vocabulary.number_of,
+        len(vocabulary.words),
+        str(file),
+        window=config.window,
+        bytes=config.memory_bytes,
+        threads=threads,
+        seed=seed,
+    )
+    is_more = True
+    while is_more:
+        is_more = counter.run(POLL_SECONDS)
+        is_merging, done, total = counter.counted()
+        progress("merging co-occurrences" if is_merging else "counting co-occurrences", done, total)
+    if not counter.records:
+        raise InputError(NO_PAIRS_MESSAGE)
+    return Cooccurrences(file, counter.records)

@@ -1,80 +1,23 @@
-"""GloVe (Pennington et al. 2014): count co-occurrences and fit vectors to their logarithms.
-
-The work is done in cpp/vectors/cooccurrence.cpp and cpp/vectors/glove.cpp.
-"""
+"""GloVe (Pennington et al. 2014): fit vectors to the logarithms of co-occurrence counts (cpp/vectors/glove.cpp)."""
 
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chainrule import system
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import (
-    NO_PAIRS_MESSAGE,
     POLL_SECONDS,
     CountedCorpus,
     TrainedVectors,
     WordVocabulary,
+    count_cooccurrences,
 )
-from chainrule.errors import ChainruleError, InputError
+from chainrule.errors import ChainruleError
 from chainrule.progress import Progress, silent
-
-RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
-
-
-@dataclass(frozen=True, slots=True)
-class Cooccurrences:
-    """File of records (i, j, X_ij), both directions of every pair, in shuffled order."""
-
-    file: Path
-    records: int
-
-    def read(self) -> NDArray[np.void]:
-        """Return all records, a structured array (records,) with the fields i, j and x."""
-        return np.fromfile(self.file, RECORD, self.records)
-
-
-def count_cooccurrences(
-    counted: CountedCorpus,
-    vocabulary: WordVocabulary,
-    config: VectorConfig,
-    folder: Path,
-    progress: Progress = silent,
-    *,
-    threads: int = 1,
-    seed: int = 0,
-) -> Cooccurrences:
-    """Count X_ij = Σ 1/distance over all occurrences of i and j within `window` words of one sentence.
-
-    Words outside the vocabulary are removed first. The file, in `folder`, does not depend on the memory limit or
-    the number of threads; `seed` determines the order of its records. Counting uses about `config.memory` bytes.
-    Raise InputError if no two words of the vocabulary occur in one sentence.
-    """
-    file = folder / "cooccurrences"
-    counter = system.load_extension().Cooccurrence(
-        str(counted.file),
-        counted.numbers,
-        vocabulary.number_of,
-        len(vocabulary.words),
-        str(file),
-        window=config.window,
-        bytes=config.memory_bytes,
-        threads=threads,
-        seed=seed,
-    )
-    is_more = True
-    while is_more:
-        is_more = counter.run(POLL_SECONDS)
-        is_merging, done, total = counter.counted()
-        progress("merging co-occurrences" if is_merging else "counting co-occurrences", done, total)
-    if not counter.records:
-        raise InputError(NO_PAIRS_MESSAGE)
-    return Cooccurrences(file, counter.records)
 
 
 def train(

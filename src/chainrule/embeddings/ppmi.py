@@ -14,8 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.embeddings.config import VectorConfig
-from chainrule.embeddings.corpus import CountedCorpus, TrainedVectors, WordVocabulary
-from chainrule.embeddings.glove import Cooccurrences, count_cooccurrences
+from chainrule.embeddings.corpus import (
+    Cooccurrences,
+    CountedCorpus,
+    TrainedVectors,
+    WordVocabulary,
+    count_cooccurrences,
+)
 from chainrule.errors import MissingExtra
 from chainrule.progress import Progress, silent
 
