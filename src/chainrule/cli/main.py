@@ -27,7 +27,6 @@ from chainrule.cli import (
     info,
     inspect,
     mix,
-    next_token,
     pretrain,
     recipes,
     rerank,
@@ -90,7 +89,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
-app.command("next")(next_token.next_token)
+app.command("next")(generate.next_token)
 app.command("mix")(mix.mix)
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
