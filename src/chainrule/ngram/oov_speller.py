@@ -243,11 +243,12 @@ def count_other_characters(alphabet: str, is_single: bool) -> int:
 def counts_to_arrays(counts: Counts) -> Arrays:
     """Return the arrays of the trie; `counts` must be counted per line, so that nothing follows `</s>`."""
     arrays: Arrays = {}
+    order = counts.order
     for n, level in enumerate(counts.levels, start=1):
-        is_leaf = _is_leaf(level.word, n == counts.order, counts.vocabulary)
+        is_leaf = _is_leaf(level.word, n == order, counts.vocabulary)
         if n > 1:
             arrays[f"{n}.word"] = level.word.astype(_id_type(counts.vocabulary))
-        if n < counts.order:
+        if n < order:
             children = np.bincount(counts.levels[n].context, minlength=len(level.word))
             _pack(arrays, f"{n}.children", children[~is_leaf])
         _pack(arrays, f"{n}.count", level.count[is_leaf])
