@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, get_args
 
@@ -122,13 +123,13 @@ class Corpus:
         return CorpusReader(self, self._end_lines)
 
     def _cut(self, documents: Iterable[Document]) -> Iterator[Fragment]:
-        fragments = (piece for document in documents for piece in cut_lines(document))
+        fragments = chain.from_iterable(map(cut_lines, documents))
         return drop_blank_lines(fragments) if self.drop_blank_lines else fragments
 
     def _end_lines(self, documents: Iterable[Document]) -> Iterator[str]:
         if self.drop_blank_lines:
             return (text + "\n" * ends_line for text, ends_line in self._cut(documents))
-        return (chunk for document in documents for chunk in end_lines(document))
+        return chain.from_iterable(map(end_lines, documents))
 
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8 with LF after each line, whatever the file format."""
@@ -154,6 +155,9 @@ class CorpusReader(Iterator[T]):
         self._corpus = corpus
         self.file_name = corpus.name  # name of the current file
         self._items = split(self._documents())
+
+    def __iter__(self) -> Iterator[T]:
+        return self._items  # a loop over it makes no call of `__next__` for each item
 
     def __next__(self) -> T:
         return next(self._items)
