@@ -10,7 +10,6 @@
 
 #include "base/buffer.hpp"
 #include "base/error.hpp"
-#include "base/prefetch.hpp"
 #include "ngram/tables.hpp"
 #include "ngram/vocabulary.hpp"
 

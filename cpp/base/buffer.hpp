@@ -124,4 +124,11 @@ class AlignedFloats {
     float* data_ = nullptr;
 };
 
+// Prefetches memory that will be read soon, where the compiler supports it.
+inline void prefetch([[maybe_unused]] const void* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#endif
+}
+
 }  // namespace chainrule

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "bindings/arrays.hpp"
+#include "bindings/bindings.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/query/model.hpp"
 

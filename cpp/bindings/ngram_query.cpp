@@ -18,7 +18,7 @@
 #include "base/input_file.hpp"
 #include "base/parallel.hpp"
 #include "bindings/ngram.hpp"
-#include "ngram/query/normalization.hpp"
+#include "ngram/query/model.hpp"
 #include "ngram/query/sentences.hpp"
 #include "speller/speller.hpp"
 

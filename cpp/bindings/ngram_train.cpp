@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/ngram.hpp"
 #include "ngram/build/count.hpp"

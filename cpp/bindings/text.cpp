@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "text/encode.hpp"
 #include "text/line_sketch.hpp"

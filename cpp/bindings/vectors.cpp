@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "base/buffer.hpp"
-#include "bindings/arrays.hpp"
 #include "bindings/bindings.hpp"
 #include "vectors/cooccurrence.hpp"
 #include "vectors/corpus.hpp"

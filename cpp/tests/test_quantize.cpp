@@ -12,7 +12,6 @@
 #include "ngram/format/packed_bits.hpp"
 #include "ngram/format/quantize.hpp"
 #include "ngram/query/model.hpp"
-#include "ngram/query/normalization.hpp"
 
 namespace chainrule::tests {
 

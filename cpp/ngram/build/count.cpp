@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/buffer.hpp"
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "base/prefetch.hpp"
 
 namespace chainrule {
 

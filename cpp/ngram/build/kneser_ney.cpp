@@ -5,9 +5,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/buffer.hpp"
 #include "base/logarithm.hpp"
 #include "base/parallel.hpp"
-#include "base/prefetch.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/build/prune.hpp"
 

@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "base/prefetch.hpp"
+#include "base/buffer.hpp"
 #include "ngram/format/layout.hpp"
 #include "ngram/format/model_file.hpp"
 

@@ -81,4 +81,9 @@ class Model {
     State begin_;
 };
 
+// Largest |Σ_w p(w | h) − 1| over up to `contexts` stored contexts h spread evenly over the rows of each
+// order, as many with the largest back-off weights, and as many random contexts, most of which are not
+// stored. Deterministic; infinite if a sum is.
+double largest_deviation(const Model& model, std::size_t contexts);
+
 }  // namespace chainrule
