@@ -30,7 +30,7 @@ STEP: Final = re.compile(r"^\$ (.*\n(?:> .*\n|>\n)*)((?:(?!\$ ).*\n)*)", re.MULT
 PICTURE: Final = re.compile(r"!\[([^\]]*)\]\(images/([^)]+)\)")
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\)")
 SECONDS: Final = re.compile(r"^This page runs in about (\d+) s on two cores\.$", re.MULTILINE)
-SECTIONS: Final = ("## What to try", "## In the code", "## Read on")
+SECTIONS: Final = ("## Exercises", "## In the code", "## Further reading")
 SVG: Final = "{http://www.w3.org/2000/svg}"
 
 

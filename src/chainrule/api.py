@@ -107,7 +107,7 @@ def train(
 
 
 def _writing(options: RunOptions) -> AbstractContextManager[None]:
-    """Lock the output folder of a run; do nothing without one."""
+    """Lock the output folder of a run; do nothing if there is none."""
     if options.out is None:
         return nullcontext()
     return verified_dir.lock_for_writing(options.out, options.command, force=options.force, resume=options.resume)

@@ -85,7 +85,7 @@ class ConfigOverrides:
     run: dict[str, object] = dataclasses.field(default_factory=dict)
 
     def __or__(self, above: "ConfigOverrides") -> "ConfigOverrides":
-        """Merge two sources as dicts are merged: `above` takes precedence."""
+        """Merge two sources like dicts: `above` takes precedence."""
         return ConfigOverrides(
             model=self.model | above.model,
             tokenizer=self.tokenizer | above.tokenizer,
@@ -247,8 +247,8 @@ def merge_settings(
     """Merge the settings of a recipe, a TOML file, `key=value` pairs and options, in increasing priority.
 
     Options are assigned to the tokenizer, the run or the model by name, and pairs to the tokenizer or the model. If
-    they name a trained tokenizer,
-    which cannot be configured, the tokenizer settings of the recipe are ignored.
+    the options or pairs name a trained tokenizer, which cannot be configured, the tokenizer settings of the recipe
+    are ignored.
     """
     settings = ConfigOverrides() if recipe is None else recipe
     kinds = get_args(get_type_hints(tokenizer_config)["kind"])

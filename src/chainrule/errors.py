@@ -39,7 +39,7 @@ class VocabularyError(InputError):
 class ModelFileError(ChainruleError):
     """A model folder or one of its files is missing, damaged or in an unknown format.
 
-    `remedy` is the advice that ends the message, for callers that know better advice.
+    `remedy` is the advice that ends the message; callers can pass more specific advice than the default.
     """
 
     exit_code = 3

@@ -99,7 +99,7 @@ def is_builtin(name: str) -> bool:
 
 
 def check_setting_names(family: str, names: Collection[str]) -> None:
-    """Raise for a setting that belongs to other families only, and name them."""
+    """Raise ConfigError for a setting that belongs only to other families, which the message names."""
     known = setting_names(get(family).Config)
     for name in names:
         owners = [] if name in known else [other for other in trainable() if name in _settings_of(other)]

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
             """Return the score with the length of the n-gram matched."""
 
         def score(self, sentence: Text, bos: bool = True, eos: bool = True) -> float:
-            """Return log10 p(sentence `</s>` | `<s>`); `bos` and `eos` switch `<s>` and `</s>` off."""
+            """Return log10 p(sentence `</s>` | `<s>`); `bos=False` and `eos=False` omit `<s>` and `</s>`."""
 
         def full_scores(
             self, sentence: Text, bos: bool = True, eos: bool = True

@@ -63,7 +63,7 @@ S = TypeVar("S", bound=State)
 
 
 class LanguageModel(Protocol[S]):
-    """Two views of one distribution: `score` in parallel and `step` one token at a time; both agree."""
+    """Two views of one distribution: `score` in parallel and `step` one token at a time; the two agree."""
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -50,7 +50,7 @@ def prepare_corpus(
     progress: Progress = silent,
     ids_file: Path | None = None,
 ) -> PreparedCorpus:
-    """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses `corpus` only.
+    """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses only `corpus`.
 
     With `ids_file`, the ids of the training text are written there and memory-mapped.
     """

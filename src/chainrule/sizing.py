@@ -208,7 +208,7 @@ class _TextStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _TimeBudget:
-    """Division of the time budget in seconds; infinite without one."""
+    """Division of the time budget in seconds; infinite if there is no budget."""
 
     run: float  # max_seconds of the run: parameter updates and the validations within it
     learning: float
@@ -256,7 +256,7 @@ class _Chooser:
         return self._sized(ladder, index)
 
     def _ladder(self) -> list[tuple[int, int]]:
-        """Return the (width, layers) candidates for this text, or the ones fixed by the settings."""
+        """Return the (width, layers) candidates for this text, or the sizes fixed by the settings."""
         largest = self.text.largest_width
         if self.seconds is None:
             largest = min(largest, LARGEST_UNLIMITED[self.device])

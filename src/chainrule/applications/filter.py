@@ -77,7 +77,7 @@ class LineCost:
         return np.asarray(difference / LN2 / reference.words)
 
     def _nats(self, scorer: LineScorer, lines: list[str]) -> "_LineNats":
-        """−log p of each line, unknown words spelled out; infinite for those if the model has no speller."""
+        """−log p of each line with unknown words spelled out; infinite if there are any and no speller."""
         scores = scorer.score(lines)
         words = scores.tokens if scorer.model.tokenizer.config.kind == "whitespace" else count_words(lines)
         return _LineNats(scores, -scores.log_probs_with_spelling, words)

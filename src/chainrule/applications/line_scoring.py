@@ -32,7 +32,7 @@ class LineScores:
 
     log_probs: Floats  # (N,)  including `</s>`; p(`<unk>`) without its spelling
     tokens: Ids  # (N,)
-    spellings: Floats  # (N,)  of unknown words; −inf for these if the model has no speller
+    spellings: Floats  # (N,)  of unknown words; −inf if there are any and the model has no speller
 
     @property
     def log_probs_with_spelling(self) -> Floats:

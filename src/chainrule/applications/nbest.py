@@ -21,7 +21,7 @@ RANK: Final = "rank"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Column names to read; None: the default names, and every other numeric column for scores."""
+    """Names of the columns to read; None: the default names and, for scores, every other numeric column."""
 
     utterance: str | None = None
     hypothesis: str | None = None

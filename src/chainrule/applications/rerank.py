@@ -198,7 +198,7 @@ def evaluate_choice(nbest: NBest, rows: Ids, errors: Ids, words: Ids) -> WordErr
 
 @dataclass(frozen=True, slots=True)
 class CrossValidated:
-    """Choices by weights tuned on the other folds."""
+    """Hypotheses chosen by cross-validation: in each fold, with the weights tuned on the other folds."""
 
     rows: Ids  # (U,)
     totals: Floats  # (U,) weighted scores of these rows
@@ -208,7 +208,7 @@ class CrossValidated:
 def cross_validate(
     scored: ScoredNBest, errors: Ids, parts: int, tuning: Tuning = "expected", seed: int = 0
 ) -> CrossValidated:
-    """Cross-validated choice: tune weights on all folds but one and choose in that one."""
+    """Choose hypotheses by cross-validation: tune the weights on all folds but one, and apply them to that one."""
     nbest = scored.nbest
     lists = scored.lists(errors)
     utterances = np.arange(len(nbest.utterances))
@@ -224,7 +224,7 @@ def cross_validate(
 
 
 def make_folds(names: Sequence[str], number: int, seed: int = 0) -> list[Ids]:
-    """Folds of similar size as index arrays; depend on the names and the seed, not on the order."""
+    """Return folds of similar size as index arrays, determined by the names and the seed, not by the order."""
     if not 2 <= number <= len(names):
         raise ConfigError(f"cross-validation in {number} parts; choose 2 to {len(names)}, the number of utterances")
     order = sorted(range(len(names)), key=lambda i: hashlib.sha256(f"{seed}\0{names[i]}".encode()).digest())
@@ -232,7 +232,7 @@ def make_folds(names: Sequence[str], number: int, seed: int = 0) -> list[Ids]:
 
 
 def choose_best(scores: Floats, starts: Ids) -> Ids:
-    """Row of the highest score of each utterance, the first of ties: (R,), (U + 1,) -> (U,)."""
+    """Return the row with the highest score of each utterance, the first if tied: (R,), (U + 1,) -> (U,)."""
     owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     is_best = scores == np.maximum.reduceat(scores, starts[:-1])[owner]
     rows = np.flatnonzero(is_best)
@@ -242,7 +242,8 @@ def choose_best(scores: Floats, starts: Ids) -> Ids:
 def tune(lists: TuningData, tuning: Tuning = "expected", seed: int = 0) -> Floats:
     """(F,) weights that minimize the word errors.
 
-    Only ratios matter: the first weight is scaled to 1 or, if it is not positive, the largest absolute weight is.
+    Only ratios matter: the weights are scaled so that the first is 1 or, if it is not positive, the largest
+    absolute weight is 1.
     """
     if tuning not in TUNINGS:
         raise ConfigError(f"tuning is '{tuning}'; choose one of {', '.join(TUNINGS)}")

@@ -69,7 +69,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], names: int
 
 
 def flush() -> None:
-    """Flush stdout, so that a program reading the output gets each batch at once."""
+    """Flush stdout, so that a program reading the output gets each batch immediately."""
     sys.stdout.flush()
 
 

@@ -47,7 +47,7 @@ class TextFormat:
     ] = "strict"
 
     def corpus(self, sources: str | list[str], *, reads_once: bool = False) -> "Corpus":
-        """Open the text in this format."""
+        """Open the sources as a corpus, read as these options specify."""
         from chainrule.text.corpus import Corpus
 
         return Corpus.of(sources, **dataclasses.asdict(self), reads_once=reads_once)

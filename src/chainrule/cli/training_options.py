@@ -121,7 +121,7 @@ def report_training(
     quality: str,
     json: bool,
 ) -> None:
-    """Print the figures of a trained task model as JSON if requested, and a line about it on stderr."""
+    """Print the figures of a trained task model as JSON if requested, and a one-line summary on stderr."""
     if json:
         document = {"model": str(run.out), **about, "parameters": model.parameters, **model.metrics}
         emit(document | ({"validation": validation} if validation else {}))
@@ -133,8 +133,8 @@ def _resolve_settings(
 ) -> "ConfigOverrides":
     """Merge the settings of recipe, --config, --set and options, and check them before any work.
 
-    The result does not contain the family, which is an argument of the command. A pre-trained encoder decides the
-    settings that describe its shape; the recipe is not followed there.
+    The result does not contain the family, which is an argument of the command. A pre-trained encoder determines
+    the settings that describe its shape; for these, the recipe is ignored.
     """
     from chainrule import families, recipes
     from chainrule.config import build_config, merge_settings

@@ -45,7 +45,7 @@ class DecodingOptions:
     seed: options.Seed = 0
 
     def settings(self) -> "Decoding":
-        """Return the decoding settings; `max_tokens` defaults to the one of translation models."""
+        """Return the decoding settings; `max_tokens` has the default of translation models."""
         from chainrule import families
 
         defaults: Decoding = families.get_task("translate").BEAM
@@ -271,7 +271,7 @@ def evaluate(
 
 
 def _in_one_line(text: str) -> str:
-    """Replace every line break and tab by a blank, so that the text stays one field of one line."""
+    """Replace every line break and tab with a space, so that the text stays one field of one line."""
     return BREAKS.sub(" ", text)
 
 

@@ -24,7 +24,7 @@ smaller mixtures."""
 
 
 def choose_components(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Names of the models to mix among rows of one tokenizer, chosen on the validation text.
+    """Return the names of the models to mix, chosen from the rows of one tokenizer by the validation text.
 
     Mixes the best n-gram with the best network and with the best network of every family; without networks, the two
     best n-grams of different smoothings. Families are in alphabetical order, so that the name of a mixture does not

@@ -124,7 +124,7 @@ class Store:
             self._forget_missing(output)
 
     def add(self, measured: Measured) -> None:
-        """Add a finished row; save its model if needed and release models that no longer are."""
+        """Add a finished row; save its model if needed, and release models that are no longer needed."""
         row, is_new = measured.row, measured.row.name not in self.journal.finished
         self.rows.append(row)
         self.line_nats[row.name] = measured.line_nats
@@ -160,7 +160,11 @@ class Store:
 
 
 def needed_names(rows: Sequence[Row]) -> set[str]:
-    """Models needed by mixtures, figures and `keep best`: the best by tokenizer and family on either text."""
+    """Names of the models that mixtures, figures and `keep best` need.
+
+    These are the best model of each tokenizer and family on the test text, the components of the mixtures, and for
+    each tokenizer the best unigram model and the model with the best validation result.
+    """
     names = {row.name for row in best_by(rows, "tokenizer", "family")}
     for tokenizer in {row.tokenizer for row in rows}:
         of_tokenizer = [row for row in rows if row.tokenizer == tokenizer]

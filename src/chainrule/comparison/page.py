@@ -582,7 +582,7 @@ def remove(out: Path) -> None:
 
 
 def read_origin(out: Path) -> list[dict[str, Any]]:
-    """`command` and `text_sha256` of the comparison in a folder, None if missing; empty without a comparison.
+    """`command` and `text_sha256` of the comparison in a folder, None if missing; empty if there is none.
 
     >>> read_origin(Path("no/such/folder"))
     []

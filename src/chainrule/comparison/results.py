@@ -307,7 +307,7 @@ EXPONENTS: Final = np.geomspace(0.02, 2, 200)
 def add_differences(
     rows: Sequence[Row], line_nats: Mapping[str, Floats], line_bytes: Floats, seed: int = 0
 ) -> tuple[Row, ...]:
-    """Add to each row its difference to the next displayed row, where defined."""
+    """Add to each row its difference from the next displayed row, where defined."""
     shown = [group[0] for group in group_rows(rows)]
     shown = [row for row in shown if row.name in line_nats and len(line_nats[row.name]) == len(line_bytes)]
     if len(shown) < 2:

@@ -100,7 +100,7 @@ def compare(
     announce: Announce = lambda line: None,
     **chosen: Any,
 ) -> Results:
-    """Train and compare every family on one text, by default the embedded one; `chosen` as in `Settings`.
+    """Train and compare every family on one text, by default the embedded one; `chosen` are fields of `Settings`.
 
     If `out` is given, report, results and models are written there; replacing another comparison requires `force`.
     `announce` receives the plan and each finished row, one line at a time. `progress=True` prints progress to

@@ -19,8 +19,8 @@ class EncodedText:
     eos: int
     unk: int | None
     words: int  # runs of non-blanks
-    characters: int  # of the normalized text, one for each line break
-    bytes: int  # UTF-8 bytes of the normalized text, one for each line break
+    characters: int  # of the normalized text, counting one for each line break
+    bytes: int  # UTF-8 bytes of the normalized text, counting one for each line break
     spellings: list[str] = field(default_factory=list)  # of the `unk` ids, in order
     replaced: int = 0  # invalid UTF-8 sequences read as U+FFFD (`--errors replace`)
 
@@ -86,7 +86,7 @@ def line_chunks(text: EncodedText, tokens: int) -> Iterator[slice]:
 
 
 def batches_by_length(lengths: Sequence[int] | Ids, rows: int) -> list[Ids]:
-    """Split row numbers, sorted by length, into batches of `rows` rows; none without rows."""
+    """Split row numbers, sorted by length, into batches of `rows` rows; no batches if there are no rows."""
     order = np.argsort(np.asarray(lengths), kind="stable")
     return [order[first : first + rows] for first in range(0, len(order), rows)]
 

@@ -30,7 +30,7 @@ class RunOptions(RunConfig):
     resume: bool = False  # continue from the checkpoint in `out`
     force: bool = False  # overwrite the contents of `out`
     tensorboard: bool = False  # write TensorBoard events next to `out`
-    identity: Mapping[str, Any] = field(default_factory=dict)  # a checkpoint must have the same to be resumed
+    identity: Mapping[str, Any] = field(default_factory=dict)  # must be the same to resume a checkpoint
 
     def __post_init__(self) -> None:
         RunConfig.__post_init__(self)

@@ -39,7 +39,7 @@ BeamSearch = Generator[tuple[S, Ids], tuple[Floats, S], list[Hypothesis]]
 def search(
     lm: LanguageModel[S], prompt: Prompt, settings: Decoding, *, num: int = 1, observer: Observer | None = None
 ) -> list[Hypothesis]:
-    """Return the `num` best continuations: finished ones by normalized score, then unfinished ones if too few.
+    """Return the `num` best continuations: finished ones by normalized score, then unfinished ones if needed.
 
     At each length the B best extensions are kept; finished ones leave the beam and the others are extended further
     (Sutskever et al. 2014, section 3.2). Ties go to the lowest ids. Fewer hypotheses are returned if fewer exist.
@@ -133,7 +133,7 @@ def _extend(
 def _top_indices(totals: Floats, B: int) -> Ids:
     """Return the ascending flat indices of the B highest finite values of (K, V); ties go to the lowest index.
 
-    The B-th highest value of any row is a lower bound of the B highest values overall. Only values that reach the
+    The B-th highest value of any row is a lower bound on the B highest values overall. Only values that reach the
     bound of the row with the maximum are sorted.
     """
     V = totals.shape[1]
@@ -151,7 +151,7 @@ def _best(hypotheses: Sequence[Hypothesis], p: float) -> list[Hypothesis]:
 def _can_stop(running: Sequence[Hypothesis], finished: Sequence[Hypothesis], num: int, p: float, L: int) -> bool:
     """Return whether no running hypothesis can still be among the `num` best.
 
-    Scores never increase, so score / L^p is an upper bound of the normalized score of every extension.
+    Scores never increase, so score / L^p is an upper bound on the normalized score of every extension.
     """
     if not running:
         return True

@@ -19,7 +19,7 @@ from chainrule.lm import Vocabulary
 from chainrule.tokenizers.tokenizer import Tokenizer
 
 ROOT: Final = 0
-NO_CHILD: Final = 0xFFFFFFFF  # no code point
+NO_CHILD: Final = 0xFFFFFFFF  # not a code point
 
 
 class StopStrings:
@@ -163,7 +163,7 @@ class IncrementalDetokenizer:
         self.offsets: list[int] = []
         self.spelled: dict[int, str] = {}
         self._tokenizer = tokenizer
-        self._previous = previous  # the token before; None at the start of a text
+        self._previous = previous  # the preceding token; None at the start of a text
         self._spell = spell
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._search = StopSearch(stops)

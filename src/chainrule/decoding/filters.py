@@ -211,7 +211,7 @@ def no_repeat_ngram(log_p: Floats, histories: Sequence[TokenHistory], n: int) ->
 
 
 def _keep_top(log_p: Floats, kth: Floats, k: Ids) -> Floats:
-    """Keep the k largest values of each row, given the k-th largest; ties are broken by the lowest ids."""
+    """Keep the k largest values of each row, given the k-th largest; ties go to the lowest ids."""
     is_above, is_equal = log_p > kth, log_p == kth
     ties_kept = k - is_above.sum(axis=-1, keepdims=True)
     return np.where(is_above | (is_equal & (is_equal.cumsum(axis=-1) <= ties_kept)), log_p, -np.inf)

@@ -89,7 +89,7 @@ def generate(
 def stream(
     lm: AnyModel, tokenizer: Tokenizer, prompt: str, settings: Decoding, *, spell: SpellingSampler | None = None
 ) -> Iterator[str]:
-    """Yield the text of one continuation as it is generated; the result of a beam search comes at once."""
+    """Yield the text of one continuation as it is generated; the result of a beam search is yielded as a whole."""
     if settings.strategy == "beam":
         return (generation.text for generation in generate(lm, tokenizer, prompt, settings, spell=spell))
     spell = resolve_speller(lm.vocabulary, settings, spell)

@@ -1,4 +1,4 @@
-"""Prompt as ids, its stopping rule, and prefilling a model with it."""
+"""A prompt as ids with its stopping rule, and prefilling of a model with a prompt."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

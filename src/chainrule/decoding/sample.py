@@ -21,7 +21,7 @@ class SampledToken:
 
 
 def spawn_generators(seed: int | None, num: int) -> list[np.random.Generator]:
-    """Return one generator per sample; the i-th depends on the seed and i only."""
+    """Return one generator per sample; the i-th depends only on the seed and i."""
     return [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(num)]
 
 

@@ -67,7 +67,7 @@ class _Header:
 
 
 def read_vectors(file: str | Path | TextFile, words: Collection[str] | None = None) -> Vectors:
-    """Read the vectors of a file, optionally compressed, in file order; with `words` only those of these words.
+    """Read the vectors of a file, optionally compressed, in file order; if `words` is given, only theirs.
 
     Lines of other words are only checked for the number of values. For `initial_embeddings`, pass the lower-cased
     words as well. Of duplicate words the first vector is kept.

@@ -132,7 +132,7 @@ def _load(folder: VerifiedDir, config: dict[str, Any]) -> WordVectors:
 
 
 def _config(saved: dict[str, Any]) -> VectorConfig:
-    """Return the saved config; folders of versions that did not split punctuation have no `tokenizer` key."""
+    """Return the saved config; folders saved before punctuation was split have no `tokenizer` key."""
     return settings.build_config(VectorConfig, {"tokenizer": "whitespace", **saved}, "vectors", is_saved=True)
 
 

@@ -170,11 +170,11 @@ def detect_scheme(tags: Iterable[Sequence[str]]) -> Scheme | None:
 
 
 def tags_to_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """Return the spans of a sentence from left to right; ill-formed tags are read as by conlleval.
+    """Return the spans of a sentence from left to right; ill-formed tags are read as conlleval reads them.
 
     A span begins at B or S, after E or S, and where the label changes; it ends where the next span begins and
-    before O. An I after O therefore begins a span, and a missing E does not invalidate one. BIOES is read as by
-    seqeval, because conlleval does not support S and merges spans of the same label after E or S.
+    before O. An I after O therefore begins a span, and a missing E does not invalidate one. BIOES is read as
+    seqeval reads it, because conlleval does not support S and merges spans of the same label after E or S.
     """
     parts = [_parse_tag(tag, scheme) for tag in tags]
     spans: list[Span] = []
@@ -211,7 +211,7 @@ def convert_tags(tags: Sequence[str], from_: Scheme, to: Scheme) -> list[str]:
 
 
 def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
-    """Return which tags may follow each other, start and end a well-formed sentence."""
+    """Return which tags may follow one another, and which may start or end a well-formed sentence."""
     parts = [_parse_tag(tag, scheme) for tag in tags]
     follows = [[_may_follow(left, right, scheme) for right in parts] for left in parts]
     return Transitions(

@@ -137,7 +137,7 @@ def _score_column(line: _Line) -> int:
 
 
 def _parse(line: _Line, column: int) -> tuple[str, str, float]:
-    """Parse a word pair with the score in this column."""
+    """Parse a line into a word pair and its score, which is in the column with index `column`."""
     first, second, *_ = line.fields
     if not first or not second:
         raise InputError(f"{line.where}: a word is empty; expected two words and a number")
@@ -256,7 +256,7 @@ class SectionResult:
 
 
 def read_questions(file: str | Path) -> list[Section]:
-    """Read the sections of a file: `: name` starts a section, each line of four words is a question."""
+    """Read the sections of a file: a line `: name` starts a section, and a line of four words is a question."""
     corpus = open_file(file, "give one file of questions")
     groups: list[tuple[str, list[Question]]] = []
     for number, line in enumerate(corpus, start=1):

@@ -78,8 +78,8 @@ def initial_state(state: Floats | None, width: int) -> Floats:
 def truncation_points(T: int, window: int | None) -> Mask:
     """Return a mask (T,) that is True at t if no gradient flows from step t back to step t−1.
 
-    The sequence is divided into segments of `window` steps; the state is carried across segments, the gradient is
-    not.
+    The sequence is divided into segments of `window` steps; the state is carried across segments, but the
+    gradient is not.
 
     >>> truncation_points(5, 2)
     array([False, False,  True, False,  True])

@@ -1,1 +1,1 @@
-"""Measurements and figures of trained models."""
+"""Measurements and figures of trained models: the sections of `chainrule inspect`."""

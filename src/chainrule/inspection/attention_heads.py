@@ -220,7 +220,7 @@ def summarize_cross(pairs: Sequence[Floats]) -> list[CrossHead]:
 
 
 def select_representative(heads: Sequence[Head], most: int) -> list[Head]:
-    """Return at most `most` heads to plot: the clearest of each kind, broad ones last, then by evenness."""
+    """Return at most `most` heads to plot: the least even head of each kind, then the others by evenness."""
     order = (PREVIOUS, FIRST, ITSELF, MIXED, BROAD)
     clearest: dict[str, Head] = {}
     for head in sorted(heads, key=lambda head: head.evenness):

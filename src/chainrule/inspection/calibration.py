@@ -132,7 +132,7 @@ def reliability_bins(confidence: Floats, is_right: Mask, bins: int = BINS) -> tu
 
 
 def expected_calibration_error(bins: Sequence[Bin]) -> float:
-    """Return Σ n_b / N · |observed_b − predicted_b| (Guo et al. 2017, eq. 5); 0 without events."""
+    """Return Σ n_b / N · |observed_b − predicted_b| (Guo et al. 2017, eq. 5); 0 if there are no events."""
     total = sum(b.events for b in bins)
     return sum(b.events * abs(b.observed - b.predicted) for b in bins) / total if total else 0.0
 

@@ -653,7 +653,7 @@ def read_cells(
 ) -> CellActivity:
     """Read the text once and search all cells for every property that varies in it.
 
-    `models` share the memory budget; with more of them less of a long text is read.
+    The memory budget is shared by `models` models: the more there are, the less of a long text is read.
     """
     from chainrule.neural.probes.activations import read_gate_activations
 

@@ -311,7 +311,7 @@ class Disagreement:
 
     @property
     def mean_gain(self) -> float:
-        """Mean gain in bits over the units to which both models give nonzero probability; 0 without any."""
+        """Mean gain in bits over the units of nonzero probability under both models; 0 if there are none."""
         gain = self.gain[np.isfinite(self.first_bits) & np.isfinite(self.second_bits)]
         return float(gain.mean()) if len(gain) else 0.0
 
@@ -622,7 +622,7 @@ def reasons_table(orders: Orders) -> str:
 
 
 def _cost(entry: OrderStatistics) -> str:
-    """Format the mean cost of the tokens after a comma; empty without tokens."""
+    """Format the mean cost of the tokens after a comma; empty if there are no tokens."""
     if not entry.tokens:
         return ""
     impossible = f", {entry.impossible:,} of them impossible" if entry.impossible else ""

@@ -92,7 +92,7 @@ def backoff_orders(sample: Sample) -> Orders:
 
 
 def compare_models(first: ModelReading, second: ModelReading) -> Disagreement:
-    """Compare token by token if both tokenize alike, otherwise word by word, unknown words with their spelling."""
+    """Compare token by token if both tokenize alike, otherwise word by word with spellings of unknown words."""
     first_sample, second_sample = first.sample, second.sample
     N = min(len(first_sample.tokens), len(second_sample.tokens))
     is_alike = first_sample.model.tokenizer.vocab.keys() == second_sample.model.tokenizer.vocab.keys()

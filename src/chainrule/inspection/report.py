@@ -129,7 +129,7 @@ class Paragraph:
 def summarize(sections: Sequence[Section], names: Sequence[str]) -> tuple[Paragraph, ...]:
     """Return a paragraph per model with findings, then one for findings on several models.
 
-    A finding without a model is about the only model, or about several.
+    A finding that names no model concerns the only model inspected, or several models.
     """
     order = {name: rank for rank, name in enumerate(ORDER)}
     ranked = sorted(sections, key=lambda section: order.get(section.name, len(order)))

@@ -1,4 +1,4 @@
-"""`chainrule.inspect`: run all inspection sections on one or several models and a text."""
+"""`chainrule.inspect`: run all inspection sections on one or more models and a text."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def inspect(
     progress: Progress | bool = silent,
     command: str = "chainrule.inspect(…)",
 ) -> Inspection:
-    """Inspect one or several models, given as objects or folders, on the first `tokens` of a text.
+    """Inspect one or more models, given as objects or folders, on the first `tokens` of a text.
 
     Without a text the embedded one is used. A translation model is inspected alone, on sentence pairs: two files or
     one table. `only` selects sections; `lags`, `positions` and `seed` apply to the gradient flow; `track` names

@@ -221,7 +221,7 @@ def _description(picture: SensePlot) -> str:
 
 
 def _name_points(axes: Any, picture: SensePlot, points: Floats) -> None:
-    """Label each point that has room with a few words of its sentence."""
+    """Label each point with a few words of its sentence if there is room."""
     axes.autoscale_view()
     box = axes.get_window_extent()
     frame = figures.Box(box.x0, box.y0, WIDTH - 2, box.y1)

@@ -98,7 +98,7 @@ class LossChange:
 
     @property
     def significant_change(self) -> float:
-        """The fall exceeded with probability 1 % if the loss does not change.
+        """The decrease that noise alone exceeds with probability 1 %, if the loss does not change.
 
         Student's t with lines − 3 degrees of freedom, by the first terms of Fisher's expansion at z = 2.326.
         """
@@ -118,7 +118,10 @@ def change_in_last_tenth(log: TrainingLog) -> LossChange | None:
 
 
 def change_since(log: TrainingLog, step: float) -> LossChange | None:
-    """Compare the tenth of the run that ends at `step` with the last tenth, or what follows; None as above."""
+    """Compare the tenth of the run that ends at `step` with the last tenth, or with what follows `step` if less.
+
+    None if either part has too few lines to estimate noise.
+    """
     position = step / float(log.step[-1])
     return _change_between(log, (position - 0.1, position), (max(position, 0.9), 1.0))
 

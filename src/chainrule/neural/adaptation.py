@@ -477,7 +477,7 @@ def tune_dynamic(
 
 
 def hill_climb(values: Sequence[float], start: float, cost: Callable[[float], float]) -> float:
-    """Hill climbing over ascending values: a value whose neighbours cost no less, searched from `start`.
+    """Return a value neither of whose neighbours costs less, found by hill climbing from `start`; `values` ascend.
 
     >>> hill_climb((1, 2, 3, 4, 5), 2, lambda x: abs(x - 4))
     4

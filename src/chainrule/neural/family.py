@@ -118,7 +118,7 @@ class NeuralFamily:
 def training_source(
     data: TrainingData, config: TrainingConfig, network: Network, device: torch.device
 ) -> BatchSource:
-    """Batches of lines or of one stream; a network with a window reads at most a window at once."""
+    """Batches of lines or of one stream; a network with a window reads at most one window per step."""
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
     if data.options.context == "stream":

@@ -1,6 +1,6 @@
 """Base class of language-model networks: `forward` over (B, T) ids from a state, and an output layer.
 
-Letters: B batch, T time, V vocabulary, D width, H heads.
+Notation: B batch, T time, V vocabulary, D width, H heads.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Network(nn.Module):
         return bool(self.output.is_capturable)
 
     def start(self, rows: int) -> Tensors:
-        """Initial state."""
+        """Return the initial state of `rows` rows."""
         raise NotImplementedError
 
     def forward(self, ids: Tensor, state: Tensors) -> NetworkOutput:

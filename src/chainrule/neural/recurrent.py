@@ -235,7 +235,7 @@ class RecurrentNetwork(Network):
         return float(max(layer.R.numel() for layer in self.layers) * rows)
 
     def saturating_states(self, state: Tensors) -> Tensors:
-        """State tensors that can saturate: bounded h of the layers, except where attention is added to it."""
+        """Return the state tensors that can saturate: each bounded h, unless attention is added to it."""
         firsts = [sum(layer.n_states for layer in self.layers[:k]) for k in range(len(self.layers))]
         if self.config.attention != "none" and self.config.attention_use == "state":
             firsts.pop()

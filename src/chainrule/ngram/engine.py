@@ -48,7 +48,7 @@ def train_external(
     folder: Path,
     progress: Callable[[int, int], object],
 ) -> Engine:
-    """Train as `train` within `memory` bytes, through temporary files in `folder`, which must outlive the model."""
+    """Train like `train`, within `memory` bytes; the temporary files in `folder` must outlive the model."""
     out = folder / "model.ngram"
     _, default_reasons = system.load_extension().ngram_train_within(
         ids=str(ids.filename) if isinstance(ids, np.memmap) else np.ascontiguousarray(ids, dtype=np.int32),
@@ -88,7 +88,7 @@ def _model_kwargs(
 
 
 def _warn_about_default_discounts(reasons: Sequence[str]) -> None:
-    """Warn about each order that uses default discounts; `reasons` has "" for an order whose own are valid."""
+    """Warn about each order that uses default discounts; its reason in `reasons` is empty if it does not."""
     for order, reason in enumerate(reasons, start=1):
         if reason:
             message = fallback_message(order, "default discounts 0.5, 1, 1.5", reason)

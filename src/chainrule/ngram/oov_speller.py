@@ -112,7 +112,7 @@ class Speller:
 
     @cached_property
     def _checked_lm(self) -> CharacterNgram:
-        """The n-gram; raise ModelFileError if `log_outside` disagrees with its tables and the vocabulary."""
+        """Return the n-gram; raise ModelFileError if `log_outside` disagrees with its tables and the vocabulary."""
         if self.known is not None:
             log_spelled = float(np.log(-np.expm1(self.log_placeholder))) if self.placeholder else 0.0
             expected = self.lm.log_outside(self.known(), self.placeholder)

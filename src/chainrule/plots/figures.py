@@ -484,7 +484,7 @@ def _leader(colour: str) -> dict[str, Any]:
 
 
 def _label_dots(axes: Axes, candidates: Sequence[Dot], dots: Sequence[Dot], most: int) -> None:
-    """Label at most `most` dots that have room, in order; of dots that nearly touch, only one."""
+    """Label at most `most` dots that have room, in order, and only the first of dots that nearly touch."""
     box = axes.get_window_extent()
     frame = Box(box.x0, box.y0, WIDTH, box.y1)
     centres = {dot: Point(*axes.transData.transform((dot.x, dot.y))) for dot in dots}
@@ -504,7 +504,7 @@ def _label_dots(axes: Axes, candidates: Sequence[Dot], dots: Sequence[Dot], most
 
 
 def _simplify_log_ticks(figure: Any) -> None:
-    """Replace the mathtext tick labels of log axes, and ticks of which fewer than two are visible."""
+    """Replace the ticks of log axes whose labels are mathtext or of which fewer than two are visible."""
     from matplotlib.ticker import LogFormatter, NullFormatter
 
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):

@@ -68,7 +68,7 @@ def _token_html(token: str, cost: float, tooltip: str) -> str:
 
 
 def to_printable(text: str) -> str:
-    r"""Replace control characters by symbols and lone surrogates by question marks; does not escape HTML.
+    r"""Replace control characters with symbols and lone surrogates with question marks; does not escape HTML.
 
     >>> to_printable("a\n"), to_printable("\udc80")
     ('a␊', '?')
@@ -120,7 +120,7 @@ def render_page(title: str, content: str, *, stylesheet: Path, script: str = "",
 
 
 def security_policy(script: str, images: bool = False) -> str:
-    """Return a content security policy that allows this one script, inline styles and, if asked, data images."""
+    """Return a content security policy that allows one script, inline styles and, if requested, data images."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     allowed = f"'sha256-{digest}'" if script else "'none'"
     return (

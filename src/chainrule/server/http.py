@@ -78,7 +78,7 @@ class Listener(socket.socket):
         self._reserve: socket.socket | None = socket.socket()
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Return the next connection; BlockingIOError if there is none or it was refused."""
+        """Return the next connection; raise BlockingIOError if there is none or if it was refused."""
         try:
             connection, address = super().accept()
         except OSError as error:

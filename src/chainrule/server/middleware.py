@@ -195,7 +195,7 @@ class RunningRequests:
             raise too_many_requests(len(self))
 
     def add(self, deadline: asyncio.Timeout) -> None:
-        """Add a request by its deadline, which must have been entered."""
+        """Add a request, identified by its deadline; the deadline must have been entered as a context manager."""
         self._deadlines.add(deadline)
         if self.is_aborted:
             deadline.reschedule(asyncio.get_running_loop().time())

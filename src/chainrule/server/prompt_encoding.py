@@ -53,7 +53,7 @@ def encode_lines(text: str, tokenizer: Tokenizer) -> EncodedPrompt:
 def encode_prompt(text: str, tokenizer: Tokenizer, *, is_continued: bool = False) -> EncodedPrompt:
     """Encode a prompt: its last line has no `</s>` unless the text ends with a line break.
 
-    With `is_continued`, final punctuation is encoded as by `Tokenizer.encode_prompt`, otherwise as in evaluation.
+    With `is_continued`, final punctuation is encoded as in `Tokenizer.encode_prompt`, otherwise as in evaluation.
     """
     encoded = encode_lines(text, tokenizer)
     if text.endswith(BREAKS):

@@ -74,7 +74,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def link_identical(path: Path, source: Path, folder: Path) -> bool:
-    """Replace the file at `path` by a hard link to `source` if both have the same bytes, mode, owner and group.
+    """Replace the file at `path` with a hard link to `source` if both have the same bytes, mode, owner and group.
 
     The temporary name is a sibling of `folder`. Return whether the two are now one file: False if they differ or
     if the file system does not support the link.

@@ -266,7 +266,7 @@ def open_dir(path: Path, *, verify: bool = False) -> VerifiedDir:
     """Open the folder at `path` after checking its manifest and the type and size of every listed file.
 
     The content of each file is verified when it is read. With `verify`, files that verify themselves block by block
-    are compared with their SHA-256 at once.
+    are compared with their SHA-256 immediately.
     """
     _check_folder(path)
     listed = _read_manifest(path)
@@ -310,7 +310,7 @@ def write(
 
 
 def share_files(path: Path, others: Iterable[Path]) -> None:
-    """Replace files of the model folder at `path` by hard links to identical files of the folders `others`.
+    """Replace files of the model folder at `path` with hard links to identical files of the folders `others`.
 
     The copies remain on file systems without hard links. Files of model folders are never written in place, so
     that changing one folder does not change another.

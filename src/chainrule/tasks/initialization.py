@@ -61,7 +61,7 @@ class Initialization(Generic[C]):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the pretrained weights and vectors; empty without any."""
+        """SHA-256 of the pretrained weights and vectors; empty if there are none."""
         parts = [] if self.reader is None else [weights.serialize(self.reader)]
         parts += [] if self.vectors is None else [self.vectors.tobytes()]
         return hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""

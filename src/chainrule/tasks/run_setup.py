@@ -29,7 +29,7 @@ def identify(
 ) -> RunOptions:
     """Add the identity that a checkpoint of the task must match.
 
-    `initial_weights_digest` identifies pretrained weights; empty without any.
+    `initial_weights_digest` identifies pretrained weights; empty if there are none.
     """
     return options.with_identity(
         {"task": task},

@@ -188,7 +188,7 @@ class TagReport:
     words: int
     unknown_words: int  # not in the vocabulary
     accuracy: float
-    unknown_accuracy: float  # on unknown words; 0 without any
+    unknown_accuracy: float  # on unknown words; 0 if there are none
     spans: SpanScores | None  # None: plain tags
     confusion: tagging.Confusion
     seconds: float
@@ -602,7 +602,7 @@ def batch_by_length(data: TagCollator) -> list[Ids]:
 
 
 def replace_blanks(word: str) -> str:
-    """Replace white space inside a word by underscores."""
+    """Replace white space inside a word with underscores."""
     return re.sub(r"[ \t\r\n]", "_", word)
 
 

@@ -114,7 +114,7 @@ class TranslationReport:
     nats_per_token: float  # of the references, `</s>` included
     unfinished: int  # translations that reached max_tokens
     seconds: float  # translation time
-    against: Comparison | None = None  # BLEU difference to another system
+    against: Comparison | None = None  # BLEU difference from another system
 
     @property
     def perplexity(self) -> float:

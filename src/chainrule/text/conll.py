@@ -149,7 +149,10 @@ def looks_like_conllu(first: str) -> bool:
 
 
 def read_rows(file: ColumnFile, remedy: str, may_be_longer: bool = False) -> Iterator[list[Row]]:
-    """Yield the non-empty sentences of a file; raise if there are none. `remedy` is for lines of uneven length."""
+    """Yield the non-empty sentences of a file; raise if there are none.
+
+    `remedy` is the advice in the error for lines of uneven length.
+    """
     rows = _read_conllu(file) if file.is_conllu else _read_columns(file, remedy, may_be_longer)
     is_empty = True
     for is_sentence, sentence in groupby(rows, key=lambda row: row is not None):

@@ -157,7 +157,7 @@ class CorpusReader(Iterator[T]):
         self._items = split(self._documents())
 
     def __iter__(self) -> Iterator[T]:
-        return self._items  # a loop over it makes no call of `__next__` for each item
+        return self._items  # iterating over it does not call `__next__` for each item
 
     def __next__(self) -> T:
         return next(self._items)

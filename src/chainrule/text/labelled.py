@@ -277,9 +277,9 @@ def split(labelled: LabelledTexts, sizes: float | Sequence[float], seed: int = 0
     """Split the examples at random, stratified by label.
 
     `sizes` are fractions that sum to 1, or numbers of examples whose sum may be smaller than the total; a single
-    size gives two parts, that size and the rest. Each part keeps the order of the file. A part of s of N examples
-    gets about n s / N of a label's n examples; a label with one example goes to the part at the middle of the
-    sequence, i.e. the first if it takes more than half.
+    size gives two parts, that size and the rest. Each part keeps the order of the file. A part with s of the N
+    examples gets about n s / N of the n examples of a label. A label with a single example goes to the part that
+    contains the midpoint of the sequence, that is, to the first part if this takes more than half.
     """
     check_seed(seed)
     order = _interleave(labelled.labels, np.random.default_rng(seed))

@@ -86,7 +86,7 @@ def drop_blank_lines(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 def _translate_breaks(chunks: Iterable[str]) -> Iterator[str]:
-    """Convert CRLF and CR to LF, also if a chunk ends between CR and LF."""
+    """Convert CRLF and CR to LF, even if a chunk ends between CR and LF."""
     newlines = io.IncrementalNewlineDecoder(None, translate=True)
     for chunk in chunks:
         yield newlines.decode(chunk)
@@ -103,10 +103,10 @@ def _divide(line: str, limit: int) -> list[str]:
 
 
 def _find_cut(line: str, start: int, end: int) -> int:
-    """Return the last position up to `end` between words, before the last blank of a run; `end` without one.
+    """Return the last position up to `end` between words, before the last blank of a run; `end` if there is none.
 
     The blank is not followed by any white space: some tokenizers keep such runs together.
     """
-    words = line[start + 1 : end + 1].rstrip()  # skips a run of blanks at once
+    words = line[start + 1 : end + 1].rstrip()  # skips a run of blanks in one step
     head = _LAST_CUT.match(line, start + 1, start + 1 + len(words))
     return head.end() - 1 if head else end

@@ -104,7 +104,7 @@ class TokenizerConfig:
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether a text has several segmentations, of which one is scored: its bits are an upper bound."""
+        """Whether only one of several segmentations of a text is scored, so that its bits are an upper bound."""
         return self.kind in ("bpe", "wordpiece", "unigram")
 
 

@@ -144,7 +144,7 @@ def _words(piece: str, config: TokenizerConfig) -> list[str]:
 
 
 def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """Train WordPiece on the bytes of each word; every byte is a piece, at the start and inside of a word."""
+    """Train WordPiece on the bytes of each word; every byte is a piece, both at the start of and inside a word."""
     trained = _train(models.WordPiece(unk_token=config.unk), corpus, config, trainers.WordPieceTrainer)
     vocabulary = trained.get_vocab()
     pieces = [name for name in sorted(vocabulary, key=lambda name: vocabulary[name]) if name not in (BOS, EOS)]
@@ -160,7 +160,7 @@ def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
 
 def _train(model: models.Model, corpus: Corpus, config: TokenizerConfig, trainer: Any) -> tokenizers.Tokenizer:
     size = config.vocab_size or SUBWORD_SIZE
-    # Every byte, for WordPiece at the start and inside of a word, and <unk>.
+    # Every byte, for WordPiece both at the start of and inside a word, and <unk>.
     least = 513 if config.kind == "wordpiece" else 256
     if size < least:
         raise ConfigError(

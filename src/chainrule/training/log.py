@@ -50,7 +50,7 @@ class TrainLog:
         return self._file.read()
 
     def store(self) -> None:
-        """If deferred, replace the file by the lines so far and append to it from now on."""
+        """If deferred, replace the file with the lines so far and append to it from now on."""
         if not self._is_deferred or self.path is None:
             return
         lines, file = self.content(), _open(self.path)

@@ -101,7 +101,7 @@ LONGEST_WARMUP = 0.1  # maximum share of the run
 
 
 def learning_rate(config: TrainingConfig, step: int, progress: float) -> float:
-    """Learning rate of the update after `step` others, at `progress` in [0, 1] of the run.
+    """Return the learning rate of the update that follows `step` updates, at `progress` in [0, 1] of the run.
 
     For `plateau`, multiply by the factor of a `Plateau`.
     """

@@ -200,7 +200,7 @@ class EagerStepper:
         self.state: Tensors | None = None
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
-        """One update per `next`."""
+        """Update the parameters on each batch from index `first` of the epoch; yield after every update."""
         for window in self.source.windows(epoch, first):
             if window.starts or self.state is None or len(self.state[0]) != len(window.inputs):
                 self.state = self.step.network.start(len(window.inputs))
@@ -259,7 +259,7 @@ class CudaGraphStepper:
         self.offset.add_(self.source.T)
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
-        """One update per `next`."""
+        """Update the parameters on each batch from index `first` of the epoch; yield after every update."""
         for old, new in zip((self.inputs, self.targets), self.source.columns(epoch), strict=True):
             old.copy_(new)
         self.offset.fill_(first * self.source.T)

@@ -44,7 +44,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class GracefulStop:
-    """Context manager that records the first SIGINT or SIGTERM; a second SIGINT interrupts at once.
+    """Context manager that records the first SIGINT or SIGTERM; a second SIGINT interrupts immediately.
 
     Ignored signals stay ignored. Has no effect outside the main thread, where Python does not deliver signals.
     """
@@ -266,7 +266,7 @@ class Trainer:
         return self.options.out is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
 
     def _updates(self) -> Iterator[None]:
-        """One update per `next`; the update ratio is measured before each log line."""
+        """Yield after every update of the epoch; the update ratio is measured before each log line."""
         before = self._weights_to_compare()
         for _ in self.stepper.epoch(self.position.epoch, self.position.step_in_epoch):
             if before is not None:

@@ -304,7 +304,7 @@ class Candidates:
         return text.lower() if is_initial and text == text.capitalize() else text
 
     def _keeps_case(self, word: Word, text: str) -> bool:
-        """Whether the candidate has the case of the written word, or the vocabulary lacks it in that case."""
+        """Whether the candidate has the case of the written word, or no form in that case is in the vocabulary."""
         if word.is_upper or text.islower():
             return True
         if word.core in self.known and text.lower() == word.core.lower():
@@ -462,7 +462,7 @@ def alphabet(words: Iterable[str]) -> frozenset[str]:
 
 
 def unigram_log_prior(model: Model) -> Floats:
-    """(V,) context-free log p of each word: the mean over contexts sampled from the model."""
+    """Return the (V,) context-free log p of each word, averaged over contexts sampled from the model."""
     lm, rng = model.lm, np.random.default_rng(0)
     rows = max(1, min(PRIOR_CONTEXTS // 4, (1 << 22) // lm.vocabulary.size))
     total = np.zeros(lm.vocabulary.size)

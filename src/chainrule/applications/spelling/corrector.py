@@ -80,7 +80,7 @@ class Corrector:
         self._candidates = Candidates(model, self.channel, self.settings)
 
     def correct(self, text: str, top: int = 0) -> Correction:
-        """Correct one line; with `top`, include the best candidates of every word given the rest as corrected."""
+        """Correct one line; with `top`, include the best candidates of each word given the corrected rest."""
         return next(self.corrections([text], top))
 
     def corrections(self, lines: Iterable[str], top: int = 0) -> Iterator[Correction]:
@@ -134,7 +134,7 @@ class Corrector:
 
 
 def _alternatives(line: DecodedLine, top: int) -> list[tuple[Candidate, ...]]:
-    """Candidates of each word by the probability of the whole line, other words as corrected."""
+    """Rank the candidates of each word by the probability of the line with all other words corrected."""
     ranked = []
     for part, scores in zip(line.parts, line.scores, strict=True):
         texts = [part.put(line.words, text) for text in part.arcs.texts]

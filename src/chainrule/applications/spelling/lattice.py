@@ -1,7 +1,7 @@
 """Candidate lattices of sentences, beam search for their most probable paths, and refinement of single words.
 
 Node t of a lattice precedes word t; an arc from t to t + 1 is a candidate of that word, an arc to t + 2 replaces
-two words by one. The score of a path is Σ log p(written | meant) + λ Σ log p(word | preceding words), `</s>`
+two words with one. The score of a path is Σ log p(written | meant) + λ Σ log p(word | preceding words), `</s>`
 included.
 """
 

@@ -2,7 +2,7 @@
 
 A text is read as `<s> words </s>`, as in pre-training. Mean, max and attention pool over the words and `</s>` (so
 that an empty text has something to pool), not over `<s>`. `last` is the final state of each direction, or the
-Transformer's output at `</s>`. Letters: B texts, T tokens including both markers, D width, K labels, N texts.
+Transformer's output at `</s>`. Notation: B texts, T tokens including both markers, D width, K labels, N texts.
 """
 
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ class TextClassifier(TaskNetwork):
         return read.last
 
     def _with_unknown(self, ids: Tensor) -> Tensor:
-        """During training, replace random words by `<unk>`, never `<s>` or `</s>`."""
+        """During training, replace random words with `<unk>`, never `<s>` or `</s>`."""
         v, p = self.vocabulary, self.config.unknown
         if not self.training or not p or v.unk is None:
             return ids

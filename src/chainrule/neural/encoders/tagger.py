@@ -3,7 +3,7 @@
 s_t = W h_t + b,   p(y_1 … y_n | words) by a CRF or word by word (Lample et al. 2016, Ma & Hovy 2016)
 
 The encoder reads `<s>` and `</s>` around the words, as in pre-training; these have no characters and no tag.
-Letters: B rows, T words, K tags, N distinct words of a batch.
+Notation: B rows, T words, K tags, N distinct words of a batch.
 """
 
 from collections.abc import Iterator, Sequence

@@ -88,7 +88,7 @@ class MemoryAttention(AttentionScore):
 
 
 def masked_softmax(e: Tensor, is_visible: Tensor) -> Tensor:
-    """α = softmax of e (B, T, L) over visible keys; zero, not NaN, for rows without any."""
+    """α = softmax of e (B, T, L) over visible keys; zero, not NaN, for rows in which none is visible."""
     has_visible = is_visible.any(dim=-1, keepdim=True)  # (B, T, 1)
     alpha = torch.softmax(e.masked_fill(~is_visible & has_visible, -torch.inf), dim=-1)
     return (alpha * has_visible).to(e.dtype)

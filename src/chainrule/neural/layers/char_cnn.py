@@ -1,6 +1,6 @@
 """Character vocabulary and CNN (Ma & Hovy 2016): convolution over the characters of a word, then max-pooling.
 
-Letters: N words, L characters of the longest word, F filters.
+Notation: N words, L characters of the longest word, F filters.
 """
 
 import math

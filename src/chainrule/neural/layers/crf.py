@@ -2,7 +2,7 @@
 
 p(y | s) = exp(score(y)) / Z,   score(y) = start[y_1] + Σ_t s_t(y_t) + Σ_t A[y_{t−1}, y_t] + end[y_n]
 
-Letters: B rows, T words, K tags, n length of a row. Every row has at least one word; its mask (B, T) is True for
+Notation: B rows, T words, K tags, n length of a row. Every row has at least one word; its mask (B, T) is True for
 the first n positions, and padding has no effect on the result.
 """
 
@@ -169,8 +169,8 @@ def _posterior(alpha: Tensor, beta: Tensor, mask: Tensor) -> Tensor:
 def _log_z(joint: Tensor) -> Tensor:
     """(…, K) α_t + β_t -> (…, 1) log Z as computed at word t.
 
-    The values for different t differ by rounding only; using the one of word t makes its marginals sum to 1. If a
-    row has no path it is `inf`, so that p is 0 instead of 0 / 0.
+    The values for different t differ only by rounding; with the value computed at word t, the marginals of word t
+    sum to 1. If a row has no path, the result is `inf`, so that p is 0 instead of 0 / 0.
     """
     log_z = joint.logsumexp(dim=-1, keepdim=True)
     return log_z.masked_fill(torch.isneginf(log_z), torch.inf)
@@ -179,7 +179,7 @@ def _log_z(joint: Tensor) -> Tensor:
 class _LogZ(torch.autograd.Function):
     """Log Z with an analytic gradient: ∂ log Z / ∂s_t(k) = p(y_t = k), and likewise for A, start and end.
 
-    This avoids the 0 / 0 in the gradient of a logsumexp over `-inf` only.
+    This avoids the 0 / 0 in the gradient of a logsumexp whose arguments are all `-inf`.
     """
 
     @staticmethod

@@ -46,7 +46,7 @@ class Rotation(NamedTuple):
         return cls(angle.cos(), angle.sin())
 
     def rotate(self, x: Tensor) -> Tensor:
-        """Rotary positions (Su et al. 2021): rotate (B, T, H, d), so that q·k depends on the distance only.
+        """Rotary positions (Su et al. 2021): rotate (B, T, H, d), so that q·k depends only on the distance.
 
         Pair i is (x_i, x_{i+d/2}), rotated by pos / 10000^{2i/d}.
         """

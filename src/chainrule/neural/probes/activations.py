@@ -2,7 +2,7 @@
 
 Outputs are collected with forward hooks, gates by running views of recurrent networks layer by layer.
 
-Letters: B batch, T tokens, D width, L layers.
+Notation: B batch, T tokens, D width, L layers.
 """
 
 import copy
@@ -114,7 +114,7 @@ def capture_outputs(modules: Iterable[nn.Module]) -> Iterator[list[Tensor]]:
 
 
 class UnfusedRecurrentNetwork(RecurrentNetwork):
-    """Recurrent network that runs its layers separately instead of in one fused kernel, so that hooks see each."""
+    """Recurrent network that runs its layers separately, not in one fused kernel, so that hooks see every layer."""
 
     @property
     def is_fusible(self) -> bool:
@@ -152,7 +152,7 @@ def capture_inputs(modules: Iterable[nn.Module]) -> Iterator[list[tuple[Any, ...
 
 
 def record_recurrence(network: RecurrentNetwork) -> tuple[RecurrentNetwork, list[RecurrenceRecord]]:
-    """Return a view of the network run by the reference cells, and a record per layer that it fills."""
+    """Return a view of the network that runs the reference cells, and the records it fills, one per layer."""
     records = [RecurrenceRecord() for _ in network.layers]
     view = unfused(network)
     layers = nn.ModuleList(map(_recording_layer, network.layers, records))

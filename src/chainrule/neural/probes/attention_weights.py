@@ -2,7 +2,7 @@
 
 Supports Transformers, recurrent networks with attention over past states, translation models and masked encoders.
 Fused kernels do not return weights, so they are recomputed from the inputs of each block.
-Letters: T query positions, S key positions, H heads of width d.
+Notation: T query positions, S key positions, H heads of width d.
 """
 
 import copy

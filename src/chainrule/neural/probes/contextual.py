@@ -1,8 +1,8 @@
 """Contextual word vectors: the output of each layer of a trained network for each word of a sentence.
 
-A causal language model sees only the words before. A pre-trained encoder sees both sides: concatenated forward and
-backward recurrent layers (ELMo, Peters et al. 2018) or an unmasked Transformer encoder (BERT, Devlin et al. 2019).
-Layer 0 is the word embedding, the same in every sentence. Letters: B batch, T tokens, n words, D width.
+A causal language model sees only the preceding words. A pre-trained encoder sees both sides: concatenated forward
+and backward recurrent layers (ELMo, Peters et al. 2018) or an unmasked Transformer encoder (BERT, Devlin et al.
+2019). Layer 0 is the word embedding, the same in every sentence. Notation: B batch, T tokens, n words, D width.
 """
 
 import warnings

@@ -4,7 +4,7 @@
 
 Each position becomes one row of a batch; one backward pass gives the gradients of all rows. The spectra of the
 recurrent matrices, which bound the flow through an Elman layer, are computed at the end of the file.
-Letters: N tokens of the text, P positions, K lags, B rows, T tokens of a row, D width, L layers.
+Notation: N tokens of the text, P positions, K lags, B rows, T tokens of a row, D width, L layers.
 """
 
 import math
@@ -75,11 +75,11 @@ def gradient_flow(
     name: str = "",
     progress: Progress = silent,
 ) -> list[GradientFlow]:
-    """Return one record per quantity the loss is differentiated by; empty for an unsupported network or no loss.
+    """Return one record per quantity that the loss is differentiated with respect to.
 
     Recurrent: h of each layer and c of an LSTM. Transformer: word vectors and the residual stream into each block.
     Feed-forward: word vectors. Each position is a row of K + 1 tokens, read from the state after the preceding
-    text.
+    text. Empty if the network is not supported or no token has a loss.
     """
     if lags < 1 or positions < 1:
         raise ConfigError(f"gradient flow has {lags} lags at {positions} positions; choose 1 or more of both")
@@ -155,7 +155,7 @@ def _read(lm: NeuralModel, text: Text, rows: Rows, states: list[Tensors]) -> dic
     state = tuple(s.detach().requires_grad_() if s.is_floating_point() else s for s in lm.network.join(states))
 
     def loss(hidden: Tensor) -> Tensor:
-        """Σ L_T over the rows; each term depends on its own row only."""
+        """Σ L_T over the rows; each term depends only on its own row."""
         last_hidden = hidden[torch.arange(len(ends), device=ends.device), ends]  # (B, D)
         log_p = lm.network.output.log_probs(last_hidden).gather(1, targets[:, None])
         check_outputs(log_p.detach().double().cpu().numpy(), lm.network)
@@ -315,9 +315,10 @@ def other_gradient_paths(network: RecurrentNetwork, index: int) -> str:
 
 
 def spectrum(R: Tensor) -> Spectrum:
-    """Eigenvalues and singular values of (D, D), in double precision on the CPU.
+    """Return the eigenvalues and singular values of a (D, D) matrix, in double precision on the CPU.
 
-    Computed by torch: on two busy cores NumPy was several times slower (D = 650: 1.8 to 6.6 s, torch 0.2 to 0.6 s).
+    Computed by torch, because NumPy was several times slower on two busy cores (D = 650: 1.8 to 6.6 s, torch 0.2 to
+    0.6 s).
     """
     R64 = R.detach().double().cpu()
     if not bool(torch.isfinite(R64).all()):

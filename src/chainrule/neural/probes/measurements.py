@@ -1,7 +1,9 @@
 """What the probes measure, as NumPy arrays: gradient flow, recurrent matrices, gates and states, attention.
 
-Free of torch, so that figures can be drawn without it. L layers, P positions, K the largest lag, J lags with enough
-positions, N tokens, D width, H heads, T queries, S keys, d head width.
+This module does not import torch, so that figures can be drawn without it.
+
+Notation: L layers, P positions, K the largest lag, J lags with enough positions, N tokens, D width, H heads,
+T queries, S keys, d head width.
 """
 
 import math
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 from chainrule.lm import Floats, Ids, Mask
 
 Quantity = Literal["h", "c", "embedding", "residual"]
-"""What the loss is differentiated by: state, LSTM cell, word embedding, input of a Transformer block."""
+"""The variable of the gradient: state, LSTM cell, word embedding, or input of a Transformer block."""
 
 
 MIN_POSITIONS: Final = 4  # a lag is used if it has this many positions and a quarter of those of lag 0

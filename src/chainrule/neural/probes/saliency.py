@@ -1,6 +1,6 @@
 """Saliency of each token for a text classifier: integrated gradients or attention weights.
 
-One value per word and one for `</s>`; `<s>` has none. Letter: T tokens of a text including `<s>`.
+One value per word and one for `</s>`; `<s>` has none. Notation: T tokens of a text including `<s>`.
 """
 
 import torch

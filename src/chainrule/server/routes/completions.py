@@ -311,7 +311,7 @@ def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
 
 
 def fingerprint(model: Model) -> str | None:
-    """Return the digest of the model's manifest, which contains the digests of its files; None without one."""
+    """Return the digest of the model's manifest, which contains the digests of its files; None if there is none."""
     manifest = Path(model.name) / "manifest.json"
     return f"sha256:{hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]}" if manifest.is_file() else None
 
