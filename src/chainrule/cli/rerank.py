@@ -55,7 +55,7 @@ class Weighting:
     ] = None
     tune: Annotated[str | None, typer.Option(help="Development n-best lists to tune the weights on.")] = None
     tune_reference: Annotated[
-        str | None, typer.Option(help="Reference transcripts of --tune.  [default: --reference]")
+        str | None, typer.Option(help="Reference transcripts for --tune.  [default: --reference]")
     ] = None
     cross_validate: Annotated[
         int | None,

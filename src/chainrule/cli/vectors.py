@@ -134,9 +134,9 @@ def neighbors(
 @app.command()
 def analogy(
     model: Model,
-    a: Annotated[str, typer.Argument(metavar="A", help="First word: A is to B …")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Second word.")],
-    c: Annotated[str, typer.Argument(metavar="C", help="Third word: … as C is to the answer.")],
+    a: Annotated[str, typer.Argument(metavar="A", help="A in: A is to B as C is to the answer.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="B in: A is to B as C is to the answer.")],
+    c: Annotated[str, typer.Argument(metavar="C", help="C in: A is to B as C is to the answer.")],
     method: Rule = "add",
     top: Top = 10,
     json: options.Json = False,
