@@ -11,7 +11,7 @@
 
 #include "base/buffer.hpp"
 #include "vectors/kernels/kernels.hpp"
-#include "vectors/noise.hpp"
+#include "vectors/negative_sampling.hpp"
 
 namespace chainrule {
 

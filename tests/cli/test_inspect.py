@@ -14,7 +14,7 @@ import pytest
 
 from chainrule.inspection.report import Finding, Section
 from chainrule.inspection.run import SECTIONS
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from cli.command import QUIET, call, english, process, run_error, run_ok, write
 
 

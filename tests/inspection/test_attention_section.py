@@ -14,7 +14,7 @@ from chainrule.errors import ChainruleWarning, InputError, UsageError
 from chainrule.inspection.attention import section, translator_section
 from chainrule.inspection.report import Section
 from chainrule.inspection.run import inspect
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.model import Model
 from chainrule.neural.probes.attention_weights import iter_attention
 from chainrule.tasks import translate

@@ -12,7 +12,7 @@ from chainrule.errors import UsageError
 from chainrule.inspection import gates
 from chainrule.inspection.gates import align_text, choose_excerpt
 from chainrule.inspection.report import Section
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.lm import Context
 from chainrule.model import Model
 from chainrule.neural import gru, lstm, rnn

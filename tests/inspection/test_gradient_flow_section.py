@@ -14,7 +14,7 @@ import chainrule
 from chainrule.errors import MissingExtra
 from chainrule.inspection.gradient_flow import describe_reach, gradient_bound, measure, section
 from chainrule.inspection.report import Section
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.lm import Floats
 from chainrule.model import Model
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer

@@ -18,7 +18,7 @@ from chainrule.errors import ChainruleWarning
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.inspection.probability import backoff_orders, compare_models, read_sample, section
 from chainrule.inspection.report import Section
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.model import Model
 from chainrule.plots import figures
 from chainrule.text.corpus import Corpus

@@ -16,7 +16,7 @@ import chainrule
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, InputError, MissingExtra, UsageError
 from chainrule.inspection.report import Figure, Finding, Section
 from chainrule.inspection.run import SECTIONS, inspect, peak_memory, unique_names
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.model import Model
 from chainrule.plots import figures
 from chainrule.progress import Progress

@@ -9,7 +9,7 @@ import pytest
 
 from chainrule import api
 from chainrule.errors import ChainruleWarning
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.inspection.training import section
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus

@@ -42,7 +42,7 @@ from chainrule.comparison.tokenized_text import Tokenized, collapse_blanks, toke
 from chainrule.errors import ChainruleError, ChainruleWarning, InputError, UsageError
 from chainrule.evaluation.perplexity import LN2
 from chainrule.inspection import gradient_flow
-from chainrule.inspection.sample import take_sample
+from chainrule.inspection.text_excerpt import take_sample
 from chainrule.lm import Floats
 from chainrule.model import OVERLAP_WARNING_THRESHOLD
 from chainrule.neural.probes.measurements import GradientFlow

@@ -12,7 +12,7 @@ from chainrule.inspection import attention_heads, attention_scaling
 from chainrule.inspection.attention_heads import Head
 from chainrule.inspection.attention_scaling import Costs, HeadScores
 from chainrule.inspection.report import Figure, Finding, Section
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.lm import Floats, Ids
 from chainrule.neural.probes.measurements import AttentionRecord
 from chainrule.plots.html import escape

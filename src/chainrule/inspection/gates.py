@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.inspection.recurrent_matrix import GATE_NAMES
 from chainrule.inspection.report import Figure, Finding, Section
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.inspection.text_properties import PROPERTIES, AlignedText, Property, parse_property
 from chainrule.lm import Floats
 from chainrule.neural.cells import CELLS

@@ -13,7 +13,7 @@ import numpy as np
 
 from chainrule.inspection import recurrent_matrix
 from chainrule.inspection.report import Figure, Finding, Section, round_for_json
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.lm import Floats
 from chainrule.neural.probes.measurements import MAX_SLOPE, GradientFlow, half_life
 from chainrule.plots import figures

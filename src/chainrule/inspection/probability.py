@@ -15,7 +15,7 @@ from chainrule.inspection import predictions as analysis
 from chainrule.inspection.calibration import Bin, Tally
 from chainrule.inspection.predictions import Disagreement, Orders, PredictionRecorder, Predictions
 from chainrule.inspection.report import Figure, Finding, Section
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.lm import Batch, Floats
 from chainrule.ngram.model import REASONS, NgramModel, trace_backoff
 from chainrule.plots.html import bold, to_printable

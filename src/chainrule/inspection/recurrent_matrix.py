@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule.inspection.report import Figure, Finding, Section
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.lm import Floats
 from chainrule.neural.cells import CELLS
 from chainrule.neural.probes.measurements import MAX_SLOPE, UNIT_TOLERANCE, Complexes, Recurrence

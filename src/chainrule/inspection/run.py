@@ -15,7 +15,7 @@ from typing import Any, Final
 from chainrule import api, families
 from chainrule.errors import ChainruleError, ChainruleWarning, ConfigError, UsageError
 from chainrule.inspection.report import Inspection, Section, Subject
-from chainrule.inspection.sample import Sample, take_sample
+from chainrule.inspection.text_excerpt import Sample, take_sample
 from chainrule.model import Model
 from chainrule.plots import figures
 from chainrule.plots.html import to_printable

@@ -12,7 +12,7 @@ import numpy as np
 from chainrule.config import flatten
 from chainrule.errors import InputError
 from chainrule.inspection.report import Figure, Finding, Section, round_for_json, strip_tags
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.lm import Floats
 from chainrule.plots import figures
 from chainrule.plots.html import escape

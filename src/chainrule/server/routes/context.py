@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from chainrule.data.encoded import EncodedText
 from chainrule.inspection.predictions import PredictionRecorder, Predictions, next_token_distributions
 from chainrule.inspection.probability import backoff_orders
-from chainrule.inspection.sample import Sample
+from chainrule.inspection.text_excerpt import Sample
 from chainrule.model import Model
 from chainrule.progress import Progress, silent
 from chainrule.server.json_body import clamp_log_prob, json_response

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "checks.hpp"
-#include "vectors/noise.hpp"
+#include "vectors/negative_sampling.hpp"
 
 namespace chainrule::tests {
 

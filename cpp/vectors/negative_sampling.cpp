@@ -1,4 +1,4 @@
-#include "vectors/noise.hpp"
+#include "vectors/negative_sampling.hpp"
 
 #include <algorithm>
 #include <cmath>

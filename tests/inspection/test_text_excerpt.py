@@ -7,8 +7,8 @@ import pytest
 
 import chainrule
 from chainrule.errors import InputError
-from chainrule.inspection import sample
-from chainrule.inspection.sample import take_sample
+from chainrule.inspection import text_excerpt
+from chainrule.inspection.text_excerpt import take_sample
 from chainrule.model import Model
 from chainrule.text.corpus import Corpus
 
@@ -51,8 +51,8 @@ def test_sample_reads_a_long_line_in_fragments(monkeypatch: pytest.MonkeyPatch) 
     """Characters: 200,000 in a line are several fragments; the cut is in the second."""
     line = "ab" * 100_000
     assert "".join(sample_tokens(70_001, [line, "i"], "char")) == line[:70_001]
-    monkeypatch.setattr(sample, "LONGEST_LINE", 6)
-    monkeypatch.setattr(sample, "LONGEST_TOKEN", 1)
+    monkeypatch.setattr(text_excerpt, "LONGEST_LINE", 6)
+    monkeypatch.setattr(text_excerpt, "LONGEST_TOKEN", 1)
     assert sample_tokens(8, [line, "i"], "char") == [
         *"abababab"
     ]  # 8 tokens need 8 characters, although 6 suffice for few
