@@ -392,3 +392,18 @@ def test_quantised_file_of_format_version_2_loads_with_a_warning(tmp_path: Path)
     engine = engines.open_file(path)
     assert not engine.is_normalized
     assert engine.bits == 8
+
+
+def test_layouts_convert_where_many_neighbouring_contexts_have_no_extensions() -> None:
+    rng = np.random.default_rng(3)
+    lines = [" ".join(f"w{w}" for w in rng.zipf(1.3, 12) % 300) for _ in range(400)]
+    fast, small = (
+        chainrule.train("ngram", Corpus.from_lines(lines), order=4, prune=(0, 0, 4), layout=layout).lm.engine
+        for layout in ("fast", "small")
+    )
+    has_extensions = np.zeros(fast.sizes[1], dtype=bool)
+    has_extensions[fast.tables()[2]["key"] // fast.vocabulary_size] = True
+    runs = np.diff(np.flatnonzero(np.concatenate([[True], has_extensions, [True]])))
+    assert runs.max() > 2 * 64  # at least one whole block of the small layout
+    assert small.convert(layout="fast").mark == fast.mark
+    assert fast.convert(layout="small").mark == small.mark

@@ -218,7 +218,9 @@ class CompactLayout {
         file_->touch(sample, 8);
         const std::uint64_t both = load_little(sample);
         const auto base = static_cast<std::uint32_t>(both), next = static_cast<std::uint32_t>(both >> 32);
-        if (base >= next || next > level.next_size) return {};
+        if (base > next || next > level.next_size) return {};
+        // Rows without extensions have a position, too: conversion reads it as the first extension.
+        if (base == next) return {base, base};
         const std::uint64_t begin = base + kCompactBlock * block;
         const std::uint32_t span = next - base, j = row % kCompactBlock;
         file_->touch(level.children + (begin >> 3), (span + kCompactBlock) / 8 + kPackedSlack);
