@@ -184,6 +184,13 @@ void bind_ngram_memory(nb::module_& module) {
                "bytes, with temporary files in `folder`. `ids` is an array or the name of a file of int32; "
                "`progress(done, of)` is called repeatedly; `records` is the maximum sorted at once, 0 for "
                "as many as fit. Return D1, D2 and D3+ of each order, and the reason for default discounts.");
+    module.def(
+        "memory_in_use",
+        [] {
+            trim_heap();
+            return memory_in_use();
+        },
+        "The resident memory of the process in bytes, after unused heap memory was returned to the system.");
     module.def("ngram_least_memory", &least, nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
                nb::arg("layout") = "fast", nb::arg("bits") = 0,
                "The minimum `memory` of ngram_train_within for a text of `tokens` tokens, in this process "

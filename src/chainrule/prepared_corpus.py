@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, id_blocks
 from chainrule.errors import ChainruleWarning, ConfigError, InputError
 from chainrule.ngram.oov_speller import Speller, train_speller
 from chainrule.progress import Progress, silent
@@ -20,7 +20,6 @@ from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import encode_with_fingerprint
 from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, split_words
 
-IDS_AT_ONCE: Final = 1 << 20
 MOST_UNKNOWN: Final = 0.1
 """Share of unknown tokens above which a warning is issued."""
 LONGEST_MEAN: Final = 15.0
@@ -134,8 +133,8 @@ def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText) -> di
         del words[tokenizer.config.unk]
         return words
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for part in range(0, len(train.ids), IDS_AT_ONCE):  # each part is copied as int64
-        counts += np.bincount(train.ids[part : part + IDS_AT_ONCE], minlength=tokenizer.vocab_size)
+    for block in id_blocks(train.ids):
+        counts += np.bincount(block, minlength=tokenizer.vocab_size)
     control = (tokenizer.bos, tokenizer.eos, tokenizer.unk)
     ids = np.array([i for i in np.flatnonzero(counts).tolist() if i not in control], dtype=np.int64)
     return dict(zip(tokenizer.tokens(ids.tolist()), counts[ids].tolist(), strict=True))

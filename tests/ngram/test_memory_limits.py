@@ -1,14 +1,19 @@
 """External-memory training through the public API: identical files and error messages."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import chainrule
 from chainrule import system
+from chainrule.data.encoded import EncodedText
 from chainrule.errors import ConfigError
+from chainrule.ngram import engine as engines
 from chainrule.ngram import family
+from chainrule.tokenizers.encode import map_ids
 
 pytestmark = pytest.mark.native
 
@@ -57,3 +62,24 @@ def test_parse_size_accepts_units_and_percentages() -> None:
     for wrong in ("", "much", "-1G", "0", "0%", "101%", "1e9", "5 X"):
         with pytest.raises(ConfigError, match="memory is '"):
             system.parse_size(wrong)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_counting_in_a_file_of_ids_maps_no_pages(tmp_path: Path) -> None:
+    def mapped() -> int:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssFile"))
+
+    ids = np.full(16 << 20, 3, dtype=np.int32)
+    ids[5], ids[-1] = 0, 2
+    ids.tofile(tmp_path / "ids")
+    encoded = EncodedText(ids=map_ids(tmp_path / "ids"), eos=2, unk=0, words=1, characters=1, bytes=1)
+    before = mapped()
+    assert (encoded.lines, encoded.oov) == (1, 1)
+    assert mapped() - before < 16 << 20  # of 64 MiB
+
+
+def test_memory_in_use_leaves_less_for_training_in_memory(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "memory_in_use", lambda: 16 << 30)
+    with pytest.raises(ConfigError, match=r"katz works in memory and may take 1638\d MiB"):
+        chainrule.train("ngram", text, order=2, memory="16G", smoothing="katz")

@@ -8,7 +8,7 @@ import numpy as np
 
 from chainrule.lm import Batch, Ids
 
-_PIECE: Final = 1 << 22
+_PIECE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,19 @@ class EncodedText:
         return 0 if self.unk is None else self._count(self.unk)
 
     def _count(self, id_: int) -> int:
-        """Count an id in chunks: the ids may be a file larger than memory."""
-        pieces = (self.ids[first : first + _PIECE] for first in range(0, len(self.ids), _PIECE))
-        return sum(int(np.count_nonzero(piece == id_)) for piece in pieces)
+        return sum(int(np.count_nonzero(piece == id_)) for piece in id_blocks(self.ids))
+
+
+def id_blocks(ids: Ids) -> Iterator[Ids]:
+    """Yield consecutive blocks of ids; those of a memory-mapped file are read, not mapped.
+
+    Mapped pages that were touched count as memory of the process.
+    """
+    for first in range(0, len(ids), _PIECE):
+        if isinstance(ids, np.memmap) and ids.filename is not None:
+            yield np.fromfile(ids.filename, dtype=np.int32, count=_PIECE, offset=ids.itemsize * first)
+        else:
+            yield ids[first : first + _PIECE]
 
 
 TOKENS_PER_BATCH = 1 << 15

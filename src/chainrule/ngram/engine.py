@@ -64,6 +64,11 @@ def train_external(
     return engine
 
 
+def memory_in_use() -> int:
+    """Return the resident memory of the process in bytes."""
+    return int(system.load_extension().memory_in_use())
+
+
 def _counting_kwargs(config: Config) -> dict[str, Any]:
     """Return the arguments that both ways of training share."""
     return {"order": config.order, "cut_offs": list(config.cut_offs()) if any(config.cut_offs()) else []}

@@ -41,7 +41,7 @@ def _train_engine(data: TrainingData, config: Config) -> Engine:
     """Train modified Kneser–Ney in compiled code; apply other smoothing methods in NumPy to compiled counts."""
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"
-    needed = data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)  # upper estimate of training in memory
+    needed = engines.memory_in_use() + data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)  # upper estimate
     if data.options.memory_limit is not None and needed > data.options.memory_limit:
         if not is_compiled or config.entropy_prune:
             what = "entropy pruning" if config.entropy_prune else config.smoothing
