@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "chainrule"
 LAYERS = [
     {"__init__", "errors", "progress", "config", "system", "lm", "recipes"},
     {"storage", "text", "tokenizers", "data"},
-    {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots"},
+    {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots", "distributed"},
     {"neural"},
     {"families", "model", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
     {"tasks", "applications", "inspection", "comparison"},

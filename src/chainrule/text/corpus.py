@@ -264,7 +264,7 @@ def find_plain_files(corpus: Corpus) -> PlainFiles | None:
     )
     if (
         is_special
-        or any(file.stream for file in corpus.files)
+        or any(file.stream or file.byte_range for file in corpus.files)
         or corpus.texts
         or corpus.drop_blank_lines
         or not corpus.files

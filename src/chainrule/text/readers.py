@@ -74,6 +74,7 @@ class TextFile:
     name: str  # for messages
     size: int  # bytes, as stored
     stream: "InputStream | None" = None  # standard input that can be read only once
+    byte_range: tuple[int, int] | None = None  # whole lines of a plain file; None for all of it
 
 
 class InputStream:
@@ -300,11 +301,27 @@ def read_blocks(file: TextFile) -> Iterator[bytes]:
             yield from _read(file.stream, _detect_format(head, file.name), file.name)
             return
         with file.path.open("rb") as raw:
+            if file.byte_range is not None:
+                yield from _read_range(raw, *file.byte_range)
+                return
             head = raw.read(8)
             raw.seek(0)
             yield from _read(raw, _detect_format(head, file.name), file.name)
     except OSError as error:
         raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
+
+
+def _read_range(raw: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
+    raw.seek(begin)
+    while begin < end and (data := raw.read(min(BLOCK, end - begin))):
+        yield data
+        begin += len(data)
+
+
+def is_compressed(file: TextFile) -> bool:
+    """Whether a file is compressed, by its first bytes or its suffix."""
+    with file.path.open("rb") as raw:
+        return _detect_format(raw.read(8), file.name) is not None
 
 
 def _read(raw: BinaryIO | InputStream, format_: "_Format | None", name: str) -> Iterator[bytes]:
@@ -395,9 +412,9 @@ class Decoder:
     replaced: int = 0
     remedy: str = CONVERT + OPTION  # advice in error messages
 
-    def decode_blocks(self, blocks: Iterable[bytes], where: str) -> Iterator[str]:
-        """Decode non-empty blocks of a file and drop its byte order mark."""
-        rest, offset = b"", 0
+    def decode_blocks(self, blocks: Iterable[bytes], where: str, offset: int = 0) -> Iterator[str]:
+        """Decode non-empty blocks of a file from byte `offset` on and drop its byte order mark."""
+        rest = b""
         for block in chain(blocks, [b""]):
             data = rest + block
             text, used = self._decode(data, where, offset, is_last=not block)
@@ -449,7 +466,8 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
     elif kind == "table" and column is not None:
         yield from _read_table(file, column, decoder)
     else:
-        yield decoder.decode_blocks(read_blocks(file), file.name)
+        offset = 0 if file.byte_range is None else file.byte_range[0]
+        yield decoder.decode_blocks(read_blocks(file), file.name, offset)
 
 
 def uncompressed_name(file: TextFile) -> str:

@@ -1,0 +1,69 @@
+"""Where a job runs: the options of the engines, shared by the command line and the Python functions."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from chainrule.config import setting
+from chainrule.errors import UsageError
+from chainrule.system import parse_size, thread_count
+
+EngineName = Literal["processes"]
+ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
+LARGEST_WORKERS: Final = 4096
+DEFAULT_PARTITION: Final = 64 << 20
+"""Bytes of text for each task, for a text that gives every worker several tasks."""
+TASKS_PER_WORKER: Final = 4
+SMALLEST_PARTITION: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """Options of an engine; they determine where a job runs, never its result."""
+
+    on: EngineName | None = setting(
+        None, "Engine: processes (of this machine).  [default: processes if --workers is given]"
+    )
+    workers: int | None = setting(
+        None,
+        "Number of worker processes.  [default: number of CPUs]",
+        min=1,
+        max=LARGEST_WORKERS,
+    )
+    work: Path | None = setting(
+        None, "Folder for intermediate results, which --resume continues from.  [default: a temporary folder]"
+    )
+    resume: bool = setting(False, "Continue after the last complete stage in --work.", option="--resume")
+    partition: str | None = setting(
+        None, "Amount of text that one task reads, e.g. 64M.  [default: 64M, less for a small text]"
+    )
+
+    def __post_init__(self) -> None:
+        if self.on is not None and self.on not in ENGINES:
+            raise UsageError(f"on is '{self.on}'; choose one of {', '.join(ENGINES)}")
+        if self.workers is not None and not 1 <= self.workers <= LARGEST_WORKERS:
+            raise UsageError(f"workers is {self.workers}; choose 1 to {LARGEST_WORKERS}")
+        if self.partition is not None:
+            parse_size(self.partition, "partition")
+        if self.resume and self.work is None:
+            raise UsageError("--resume continues from the folder of the intermediate results; add --work DIR")
+        for name in ("work", "partition"):
+            if getattr(self, name) is not None and not self.uses_engine:
+                raise UsageError(f"--{name} is for a job on several processes; add --workers N")
+
+    @property
+    def uses_engine(self) -> bool:
+        """Whether the job runs on an engine rather than in this process."""
+        return self.on is not None or self.workers is not None
+
+    @property
+    def parallelism(self) -> int:
+        """Number of worker processes."""
+        return self.workers or thread_count()
+
+    def partition_bytes(self, text_bytes: int) -> int:
+        """Bytes of text that one task reads."""
+        if self.partition is not None:
+            return parse_size(self.partition, "partition")
+        fair = -(-text_bytes // (TASKS_PER_WORKER * self.parallelism))
+        return min(DEFAULT_PARTITION, max(SMALLEST_PARTITION, fair))
