@@ -122,6 +122,7 @@ def test_contextual_page_examples_run(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_ngram_page_examples_run() -> None:
     run_shell(blocks("ngram.md")[0], 15)
+    run_shell(blocks("ngram.md")[2], 4)
     for script in re.findall(r"```python\n(.*?)```", (DOCS / "ngram.md").read_text(encoding="utf-8"), re.DOTALL):
         run_python(script)
 

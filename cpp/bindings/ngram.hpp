@@ -48,6 +48,7 @@ using NgramClass = nanobind::class_<PyNgramModel>;
 
 void bind_query(NgramClass& bound);  // batched scoring, next-word distributions
 void bind_sentences(nanobind::module_& module, NgramClass& bound);  // text, states
+void bind_shards(NgramClass& bound);                                // splitting, joining, prefix lookups
 
 inline std::uint32_t checked_number(std::int64_t value, std::int64_t least, std::int64_t most,
                                     const char* name) {

@@ -304,6 +304,7 @@ void bind_ngram_model(nb::module_& module) {
     bind_names(bound);
     bind_query(bound);
     bind_sentences(module, bound);
+    bind_shards(bound);
 }
 
 }  // namespace chainrule

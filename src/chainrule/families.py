@@ -22,6 +22,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     **{name: f"{cell.module}:family" for name, cell in CELLS.items()},
     "transformer": "chainrule.neural.transformer:family",
     "mixture": "chainrule.mixture",
+    "sharded-ngram": "chainrule.ngram.sharded",
 }
 
 TASKS: Final[Mapping[str, str]] = {
@@ -115,5 +116,5 @@ def _settings_of(family: str) -> list[str]:
 
 
 def trainable() -> list[str]:
-    """Return the families that are trained on text: all but `mixture`."""
-    return [name for name in FAMILIES if name != "mixture"]
+    """Return the families that are trained on text: all but `mixture` and `sharded-ngram`."""
+    return [name for name in FAMILIES if name not in ("mixture", "sharded-ngram")]

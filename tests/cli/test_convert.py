@@ -180,3 +180,26 @@ def test_imported_model_spells_unknown_words(laplace: Path, tmp_path: Path) -> N
     figures = run_ok("evaluate", tmp_path / "m", "-", "--json", stdin="i love zebras\n").json()
     assert figures["oov"] == 1
     assert figures["bits_per_byte"] > 0
+
+
+def test_convert_to_shards_and_back(model: Path, english_text: Path, tmp_path: Path) -> None:
+    run_ok("convert", model, "--to", "shards", "--shards", 3, "--out", tmp_path / "parts")
+    assert run_ok("info", tmp_path / "parts", "--json").json()["family"] == "sharded-ngram"
+    expected, result = (
+        run_ok("evaluate", folder, english_text, "--json").json() for folder in (model, tmp_path / "parts")
+    )
+    assert result["perplexity"] == expected["perplexity"]
+    whole, parts = (run_ok("score", folder, stdin=LINES).out for folder in (model, tmp_path / "parts"))
+    assert parts == whole
+    run_ok("convert", tmp_path / "parts", "--to", "ngram", "--out", tmp_path / "joined")
+    assert (tmp_path / "joined" / "model.ngram").read_bytes() == (model / "model.ngram").read_bytes()
+    run_ok("convert", tmp_path / "parts", "--to", "arpa", "--out", tmp_path / "parts.arpa")
+    run_ok("convert", model, "--to", "arpa", "--out", tmp_path / "whole.arpa")
+    assert (tmp_path / "parts.arpa").read_bytes() == (tmp_path / "whole.arpa").read_bytes()
+
+
+def test_convert_to_shards_requires_both_options(model: Path, tmp_path: Path) -> None:
+    for options in (["--to", "shards"], ["--shards", 2], ["--to", "ngram", "--shards", 2]):
+        assert "--to shards and --shards N go together" in run_error(
+            2, "convert", model, *options, "--out", tmp_path / "parts"
+        )

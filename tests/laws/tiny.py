@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from chainrule import api, families
+from chainrule.applications.convert import split_model
 from chainrule.config import build_config, with_settings
 from chainrule.data.training_data import RunOptions
 from chainrule.errors import ChainruleWarning
@@ -76,7 +77,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every candidate and variant of every family, in both context rules; mixtures; two closed ones."""
+    """Every candidate and variant of every family, in both context rules; mixtures; shards; two closed ones."""
     contexts: tuple[Context, ...] = ("line", "stream")
     all_cases = [
         Case(family, config, context, variant=variant)
@@ -85,6 +86,7 @@ def cases() -> list[Case]:
         for context in contexts
     ]
     all_cases += [Case("mixture", None, context) for context in contexts]
+    all_cases += [Case("sharded-ngram", None, context) for context in contexts]
     all_cases.append(Case("ngram", families.get("ngram").candidates()[2], "line", closed=True))
     return [
         *all_cases,
@@ -120,6 +122,8 @@ def tiny(case: Case) -> Model:
     """The trained model; warnings about default discounts are ignored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ChainruleWarning)
+        if case.family == "sharded-ngram":
+            return split_model(tiny(Case("ngram", families.get("ngram").candidates()[2], case.context)), 3)
         if case.family != "mixture":
             ready = prepared(case.closed)
             return api.train_prepared(

@@ -119,6 +119,15 @@ class ModelOf final : public Model {
         file_->begin_call();
         return NextWord<Layout>(query_, unigrams()).draw(state, uniform);
     }
+    void prefixes(const PrefixBatch& batch) const override {
+        file_->begin_call();
+        file_->count_lookups(batch.words.size());
+        PrefixLookup<Layout>(layout_, order()).prefixes(batch);
+    }
+    Extensions extensions(std::span<const std::int32_t> context) const override {
+        file_->begin_call();
+        return PrefixLookup<Layout>(layout_, order()).extensions(context, metadata().vocabulary);
+    }
     std::unique_ptr<Rows> rows() const override {
         file_->begin_call();
         return std::make_unique<LayoutRows<Layout>>(layout_, file_->metadata());
@@ -158,15 +167,17 @@ std::shared_ptr<const Model> model_of(std::shared_ptr<ModelFile> file) {
     return std::make_shared<ModelOf<CompactLayout>>(std::move(file));
 }
 
-std::vector<Section> row_sections(const Rows& rows, const FileMetadata& metadata, std::size_t threads) {
+std::vector<Section> row_sections(const Rows& rows, const FileMetadata& metadata, std::size_t threads,
+                                  RowValues values) {
     if (metadata.layout == LayoutKind::fast) return hashed_sections(rows, metadata);
     const bool is_renormalized = metadata.bits != 0 && metadata.model.is_normalized &&
                                  metadata.model.log_missing == 0 && rows.order() > 1;
     if (!is_renormalized) return compact_sections(rows, metadata, threads);
-    // The values are quantised already; the layout stores them as they are.
-    const auto quantized = std::make_shared<const QuantizedRows>(rows, threads);
+    // The layout stores quantised values as they are.
     FileMetadata exact = metadata;
     exact.bits = 0;
+    if (values == RowValues::quantized) return compact_sections(rows, exact, threads);
+    const auto quantized = std::make_shared<const QuantizedRows>(rows, threads);
     std::vector<Section> sections = compact_sections(*quantized, exact, threads);
     for (Section& section : sections)
         section.fill = [quantized, fill = std::move(section.fill)](std::uint64_t from, std::uint64_t size,
@@ -177,8 +188,9 @@ std::vector<Section> row_sections(const Rows& rows, const FileMetadata& metadata
 }  // namespace
 
 std::vector<Section> model_sections(const Rows& rows, const FileMetadata& metadata,
-                                    std::shared_ptr<const WordList> names, std::size_t threads) {
-    std::vector<Section> sections = row_sections(rows, metadata, threads);
+                                    std::shared_ptr<const WordList> names, std::size_t threads,
+                                    RowValues values) {
+    std::vector<Section> sections = row_sections(rows, metadata, threads, values);
     if (!names) return sections;
     if (names->size() != metadata.model.vocabulary) {
         throw ArgumentError("there are " + std::to_string(names->size()) + " names for " +

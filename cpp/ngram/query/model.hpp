@@ -12,6 +12,7 @@
 #include "ngram/format/stored_vocabulary.hpp"
 #include "ngram/query/interleaved_scorer.hpp"
 #include "ngram/query/next_word.hpp"
+#include "ngram/query/prefix_lookup.hpp"
 #include "ngram/query/state.hpp"
 #include "ngram/tables.hpp"
 
@@ -30,10 +31,14 @@ struct LayoutChoice {
     std::uint32_t bits = 0;
 };
 
+// Whether 8-bit rows are still exact, or have been quantised and renormalised before (rows of a model file).
+enum class RowValues { exact, quantized };
+
 // Metadata and sections of a model file with these rows.
 FileMetadata metadata_of(const Rows& rows, const ModelMetadata& model, LayoutChoice layout);
 std::vector<Section> model_sections(const Rows& rows, const FileMetadata& metadata,
-                                    std::shared_ptr<const WordList> names, std::size_t threads);
+                                    std::shared_ptr<const WordList> names, std::size_t threads,
+                                    RowValues values = RowValues::exact);
 
 // Immutable and thread-safe.
 class Model {
@@ -70,6 +75,8 @@ class Model {
     virtual void next(const State& state, double* into) const = 0;  // log p of all words
     virtual std::vector<Candidate> top(const State& state, std::size_t k) const = 0;
     virtual std::uint32_t draw(const State& state, double uniform) const = 0;
+    virtual void prefixes(const PrefixBatch& batch) const = 0;  // ids below the vocabulary size, or negative
+    virtual Extensions extensions(std::span<const std::int32_t> context) const = 0;  // fewer words than n
     virtual std::unique_ptr<Rows> rows() const = 0;  // valid while the model exists
 
   protected:

@@ -11,7 +11,7 @@ from chainrule.errors import ChainruleWarning, ConfigError, NotFoundError, print
 from chainrule.lm import AnyModel
 from chainrule.mixture import Mixture
 from chainrule.model import Model
-from chainrule.ngram import arpa
+from chainrule.ngram import arpa, sharded
 from chainrule.ngram.config import IMPORTED, INTERPOLATED, Config
 from chainrule.ngram.entropy_pruning import entropy_prune
 from chainrule.ngram.interpolation import interpolate
@@ -37,8 +37,8 @@ def write_arpa(source: Path | Model, out: BinaryIO) -> None:
 
 
 def _ngram_and_tokens(source: Path | Model) -> tuple[NgramModel, list[str]]:
-    """Return the n-gram model and its tokens by id."""
-    model = source if isinstance(source, Model) else api.load(source, kind="language model")
+    """Return the n-gram model, joined if it is in shards, and its tokens by id."""
+    model = join_model(source if isinstance(source, Model) else api.load(source, kind="language model"))
     if model.family != "ngram":
         raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become ARPA")
     tokenizer = model.tokenizer
@@ -85,11 +85,12 @@ def import_arpa(path: Path, command: str = "", progress: Progress | bool = silen
 
 
 def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
-    """Merge a mixture of n-gram models into one n-gram model; return an n-gram model unchanged.
+    """Merge a mixture of n-gram models, or join shards, into one n-gram model; return an n-gram model unchanged.
 
     Raises ConfigError for other families.
     """
     progress = as_progress(progress)
+    model = join_model(model)
     if model.family == "ngram":
         return model
     if model.family != "mixture":
@@ -109,6 +110,22 @@ def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
     config = Config(order=tables.order, smoothing=INTERPOLATED)
     lm = NgramModel.from_tables(tables, first.vocabulary, first.context, names=model.tokenizer.names())
     return dataclasses.replace(model, lm=lm, family="ngram", config=config, metrics={})
+
+
+def split_model(model: Model, shards: int) -> Model:
+    """Split an n-gram model into shards by ranges of first words, with about equal numbers of n-grams."""
+    if model.family != "ngram":
+        raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can be split into shards")
+    lm = sharded.split(cast(NgramModel, model.lm), model.config, shards)
+    return dataclasses.replace(model, lm=lm, family="sharded-ngram", config=lm.config)
+
+
+def join_model(model: Model) -> Model:
+    """Join the shards of a sharded n-gram model; return any other model unchanged."""
+    if model.family != "sharded-ngram":
+        return model
+    lm, config = sharded.join(cast(sharded.ShardedModel, model.lm))
+    return dataclasses.replace(model, lm=lm, family="ngram", config=config)
 
 
 def prune(model: Model, threshold: float | None, progress: Progress | bool = silent) -> Model:

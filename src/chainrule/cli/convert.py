@@ -15,7 +15,7 @@ from chainrule.progress import Progress, silent
 if TYPE_CHECKING:
     from chainrule.model import Model
 
-KINDS = ("arpa", "ngram", "word2vec")
+KINDS = ("arpa", "ngram", "shards", "word2vec")
 
 
 @options.expand_option_groups(options.options_from_fields(NgramConfig, "entropy_prune", "layout", "bits"))
@@ -29,16 +29,17 @@ def convert(
     to: Annotated[
         str | None,
         typer.Option(
-            help="Target: arpa; ngram (one model folder, from an n-gram model or a mixture); word2vec (from word "
-            "vectors). Omit it to import an ARPA file."
+            help="Target: arpa; ngram (one model folder, from an n-gram model, a mixture or shards); shards (an "
+            "n-gram model in several files); word2vec (from word vectors). Omit it to import an ARPA file."
         ),
     ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of files for --to shards.")] = None,
     settings: dict[str, Any],
     json: options.Json = False,
 ) -> None:
     """Convert models to and from the formats of other software.
 
-    Also merges a mixture of n-gram models into one model, prunes it, or changes its layout.
+    Also merges a mixture of n-gram models into one model, prunes it, changes its layout, or splits it into shards.
 
     Examples: chainrule convert runs/ngram5 --to arpa --out model.arpa
 
@@ -47,6 +48,8 @@ def convert(
     chainrule convert runs/ngram5 --to ngram --entropy-prune 1e-8 --out runs/small
 
     chainrule convert runs/mix --to ngram --layout small --quantize 8 --out runs/one
+
+    chainrule convert runs/ngram5 --to shards --shards 4 --out runs/sharded
 
     chainrule convert runs/skipgram --to word2vec --out vectors.txt
     """
@@ -61,19 +64,22 @@ def convert(
         raise UsageError("--entropy-prune is for n-gram models, not for word vectors; leave it out")
     if to in ("arpa", "word2vec") and (layout, bits) != (None, None):
         raise UsageError("--layout and --quantize apply to model folders; leave them out, or use --to ngram")
+    if (to == "shards") != (shards is not None):
+        raise UsageError("--to shards and --shards N go together; give both, or neither")
     if to == "arpa" and str(out) == "-":
         exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
     command = options.command_line()
-    lock = options.lock_output(out, [source], force=force) if to in (None, "ngram") else nullcontext()
+    lock = options.lock_output(out, [source], force=force) if to in (None, "ngram", "shards") else nullcontext()
     with lock, progress() as bar:
         if to is None:
             model = exchange.import_arpa(source, command=command, progress=bar)
             exchange.change_layout(exchange.prune(model, entropy_prune, bar), layout, bits).save(out, force=force)
         elif to == "arpa":
             exchange.export_arpa(_ngram(source, entropy_prune, bar), out, progress=bar)
-        elif to == "ngram":
-            exchange.change_layout(_ngram(source, entropy_prune, bar), layout, bits).save(out, force=force)
+        elif to == "ngram" or shards is not None:
+            model = exchange.change_layout(_ngram(source, entropy_prune, bar), layout, bits)
+            (model if shards is None else exchange.split_model(model, shards)).save(out, force=force)
         else:
             storage.read(source).export(out)
     if json:

@@ -156,13 +156,15 @@ def to_tables(engine: Engine) -> BackoffTables:
     return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing, engine.starts_at_bos)
 
 
-def open_file(path: Path, *, verify: bool = False) -> Engine:
+def open_file(path: Path, *, verify: bool = False, parts: int = 1) -> Engine:
     """Open a model file. A small file is verified completely, a large one block by block at first use.
 
     The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
-    memory is memory-mapped instead, and every call raises if it has changed since it was opened.
+    memory is memory-mapped instead, and every call raises if it has changed since it was opened. `parts` files
+    share that memory.
     """
-    return system.load_extension().NgramModel.open(str(path), verify=verify, largest_copy=system.available() // 2)
+    largest_copy = max(system.available() // 2 // parts, 1)
+    return system.load_extension().NgramModel.open(str(path), verify=verify, largest_copy=largest_copy)
 
 
 def save(engine: Engine, path: Path) -> None:

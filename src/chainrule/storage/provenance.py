@@ -133,8 +133,12 @@ def write(path: Path, kind: str, files: Mapping[str, Content], origin: Origin, *
         for name, content in files.items()
         if isinstance(content, StreamedFile) and content.content_id is not None
     }
+    optional = [
+        name for name, content in files.items() if isinstance(content, StreamedFile) and content.is_optional
+    ]
+    facts = origin.manifest_facts(kind)
     with verified_dir.lock(path):
-        verified_dir.write(path, fill, origin.manifest_facts(kind), content_ids, force=force, run=origin.run)
+        verified_dir.write(path, fill, facts, content_ids, optional=optional, force=force, run=origin.run)
 
 
 def read_origin(folder: VerifiedDir) -> Origin:

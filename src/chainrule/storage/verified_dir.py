@@ -14,7 +14,7 @@ import re
 import shlex
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -41,6 +41,7 @@ class Entry:
     sha256: str
     size: int  # bytes
     content_id: str | None = None  # identifies the content of a self-verifying file
+    is_optional: bool = False  # a copy of the folder may lack the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,11 @@ def serialize_manifest(manifest: Manifest) -> bytes:
 
 def _entry_json(entry: Entry) -> dict[str, JSON]:
     fields: dict[str, JSON] = {"sha256": entry.sha256, "size": entry.size}
-    return fields if entry.content_id is None else {**fields, "mark": entry.content_id}
+    if entry.content_id is not None:
+        fields["mark"] = entry.content_id
+    if entry.is_optional:
+        fields["optional"] = True
+    return fields
 
 
 def parse_manifest(raw: bytes, source: Path) -> Manifest:
@@ -146,9 +151,9 @@ def _entries(files: object, source: Path) -> dict[str, Entry]:
         check_name(name, source)
         match entry:
             case {"sha256": str(digest), "size": int(size), "mark": str(content_id)}:
-                entries[name] = Entry(digest, size, content_id)
+                entries[name] = Entry(digest, size, content_id, entry.get("optional") is True)
             case {"sha256": str(digest), "size": int(size)}:
-                entries[name] = Entry(digest, size)
+                entries[name] = Entry(digest, size, is_optional=entry.get("optional") is True)
             case _:
                 raise ModelFileError(f"{source} gives no sha256 and size for {name!r}", REMEDY)
     return entries
@@ -215,9 +220,13 @@ class VerifiedDir:
         self._verified.add(path)
         return content
 
+    def is_present(self, name: str) -> bool:
+        """Whether a listed file is in the folder; only optional files can be absent."""
+        return not self.files[name].is_optional or os.path.lexists(self.path / name)
+
     def verify_rest(self) -> None:
         """Verify the files that were not read, except those that verify themselves."""
-        for name in self.files:
+        for name in filter(self.is_present, self.files):
             self.verified_path(name)
 
     def subfolder(self, prefix: str) -> "VerifiedDir":
@@ -241,6 +250,7 @@ class StreamedFile:
     size: int  # bytes
     write: Callable[[Path], None]  # creates the file at a new path
     content_id: str | None = None  # for the manifest, if the format contains checksums verified on reading
+    is_optional: bool = False  # a copy of the folder may lack the file
 
     def __len__(self) -> int:
         return self.size
@@ -270,10 +280,12 @@ def open_dir(path: Path, *, verify: bool = False) -> VerifiedDir:
     """
     _check_folder(path)
     listed = _read_manifest(path)
-    for name, entry in listed.files.items():
+    opened = VerifiedDir(path, listed.facts, listed.files)
+    for name in filter(opened.is_present, listed.files):
+        entry = listed.files[name]
         check = check_file if verify and entry.content_id is not None else check_size
         check(locate_file(path, name), entry)
-    return VerifiedDir(path, listed.facts, listed.files)
+    return opened
 
 
 def write(
@@ -282,13 +294,15 @@ def write(
     facts: Mapping[str, JSON],
     content_ids: Mapping[str, str] = MappingProxyType({}),
     *,
+    optional: Collection[str] = (),
     force: bool = False,
     run: Path | None = None,
 ) -> None:
     """Let `fill` write files into a new folder, add the manifest with `facts`, and move it to `path` atomically.
 
-    `content_ids` are those of the self-verifying files, by name. Existing content of `path` is replaced if
-    `check_replace` allows it or if it is the same model; after any failure it is unchanged.
+    `content_ids` are those of the self-verifying files, by name; `optional` names the files that a copy of the
+    folder may lack. Existing content of `path` is replaced if `check_replace` allows it or if it is the same model;
+    after any failure it is unchanged.
     """
     target = resolve(path)
     inputs = _locks_held.get(_lock_key(path))
@@ -301,7 +315,7 @@ def write(
             refusal = error
         with atomic_folder(target) as temporary:
             fill(temporary)
-            new_manifest = _write_manifest(temporary, facts, content_ids)
+            new_manifest = _write_manifest(temporary, facts, content_ids, optional)
             if refusal is not None and _content_digests(new_manifest) != _content_digests(_read_manifest(target)):
                 raise refusal
             check_writable_target(target)  # check again: writing may take hours
@@ -588,7 +602,9 @@ def _file_names(path: Path) -> Iterator[str]:
             yield Path(root, name).relative_to(path).as_posix()
 
 
-def _write_manifest(folder: Path, facts: Mapping[str, JSON], content_ids: Mapping[str, str]) -> Manifest:
+def _write_manifest(
+    folder: Path, facts: Mapping[str, JSON], content_ids: Mapping[str, str], optional: Collection[str]
+) -> Manifest:
     """Write the manifest of a new folder and flush all its files to disk."""
     source = folder / MANIFEST
     assert not source.exists(), "the manifest is written here"
@@ -597,7 +613,7 @@ def _write_manifest(folder: Path, facts: Mapping[str, JSON], content_ids: Mappin
         for path in (Path(root, name) for name in names):
             name = path.relative_to(folder).as_posix()
             check_name(name, source)
-            files[name] = Entry(file_sha256(path), path.stat().st_size, content_ids.get(name))
+            files[name] = Entry(file_sha256(path), path.stat().st_size, content_ids.get(name), name in optional)
     new_manifest = Manifest(dict(facts), files)
     source.write_bytes(serialize_manifest(new_manifest))
     for root, _, names in os.walk(folder, topdown=False):
