@@ -93,6 +93,15 @@ void SpillFile::read(std::uint64_t at, void* numbers, std::size_t count) const {
 #endif
 }
 
+void SpillFile::release([[maybe_unused]] std::uint64_t at, [[maybe_unused]] std::uint64_t count) noexcept {
+#if defined(FALLOC_FL_PUNCH_HOLE)
+    constexpr auto kSize = static_cast<off_t>(sizeof(std::uint32_t));
+    if (count > 0)
+        fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at) * kSize,
+                  static_cast<off_t>(count) * kSize);
+#endif
+}
+
 void SpillReader::fill(std::size_t count) {
     const std::size_t unread = end_ - begin_;
     std::memmove(buffer_.data(), buffer_.data() + begin_, unread * sizeof(std::uint32_t));

@@ -29,6 +29,8 @@ class SpillFile {
 
     void write(std::uint64_t at, const std::uint32_t* numbers, std::size_t count);
     void read(std::uint64_t at, void* numbers, std::size_t count) const;  // any 32-bit type
+    // Returns the disk space of numbers that are no longer needed, where the system supports it.
+    void release(std::uint64_t at, std::uint64_t count) noexcept;
 
   private:
     void close() noexcept;
@@ -68,9 +70,16 @@ class SpillWriter {
 // Buffered sequential reader of the numbers [from, to).
 class SpillReader {
   public:
+    SpillReader(const SpillFile& file, std::size_t buffered) : SpillReader(file, buffered, 0, 0) {}
     SpillReader(const SpillFile& file, std::size_t buffered, std::uint64_t from, std::uint64_t to)
         : file_(&file), at_(from), to_(to), buffer_(buffered) {}
 
+    // Continues with the numbers [from, to).
+    void restart(std::uint64_t from, std::uint64_t to) {
+        at_ = from;
+        to_ = to;
+        begin_ = end_ = 0;
+    }
     // Returns the next `count` numbers (at most the buffer size), valid until the next call.
     const std::uint32_t* next(std::size_t count) {
         if (begin_ + count > end_) [[unlikely]]

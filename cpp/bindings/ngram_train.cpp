@@ -105,7 +105,7 @@ std::tuple<nb::list, nb::list> train_within(
     std::int64_t unk, bool is_closed, bool is_stream, const std::vector<std::int64_t>& cut_offs,
     std::int64_t memory, const std::filesystem::path& folder, const std::filesystem::path& out_path,
     const nb::object& names, const std::string& layout, std::int64_t bits, std::int64_t threads,
-    const nb::object& progress, std::int64_t records) {
+    const nb::object& progress, std::int64_t records, std::int64_t max_rows, std::int64_t max_count) {
     const std::unique_ptr<IdSource> source = source_of(ids);
     ModelMetadata metadata = model_metadata(vocabulary, bos, eos, unk, is_closed, is_stream, true, 0.0);
     metadata.holds_suffixes = std::ranges::all_of(cut_offs, [](std::int64_t cut) { return cut == 0; });
@@ -122,7 +122,13 @@ std::tuple<nb::list, nb::list> train_within(
     options.is_small = choice.kind == LayoutKind::small;
     options.is_quantized = choice.bits != 0;
     options.records = checked_number(records, 0, 0x7FFFFFFF, "records");
+    options.max_rows = checked_number(max_rows, 1, 0xFFFFFFFE, "max_rows");
+    options.max_count = checked_number(max_count, 1, 0xFFFFFFFF, "max_count");
     options.progress = reporter(progress);
+    options.check_interrupt = [] {
+        const nb::gil_scoped_acquire held;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    };
     const auto spelled = names_of(names);
     const std::string out = out_path.string();
     // Checked before training, because the writer would reject it afterwards.
@@ -153,7 +159,8 @@ std::uint64_t least(std::int64_t tokens, std::int64_t vocabulary, std::int64_t o
                     const std::string& layout, std::int64_t bits) {
     const LayoutChoice choice = layout_choice(layout, bits);
     TrainingSize size;
-    size.tokens = checked_number(tokens, 0, 0x7FFFFFFF, "tokens");
+    if (tokens < 0) throw ArgumentError("tokens is " + std::to_string(tokens) + "; give 0 or more");
+    size.tokens = static_cast<std::uint64_t>(tokens);
     size.vocabulary = checked_number(vocabulary, 2, kMaxWords, "vocabulary_size");
     size.order = checked_number(order, 1, kMaxOrders, "order");
     size.is_small = choice.kind == LayoutKind::small;
@@ -179,11 +186,12 @@ void bind_ngram_memory(nb::module_& module) {
                nb::arg("cut_offs") = std::vector<std::int64_t>(), nb::arg("memory"), nb::arg("folder"),
                nb::arg("out"), nb::arg("names").none() = nb::none(), nb::arg("layout") = "fast",
                nb::arg("bits") = 0, nb::arg("threads") = 1, nb::arg("progress").none() = nb::none(),
-               nb::arg("records") = 0,
+               nb::arg("records") = 0, nb::arg("max_rows") = 0xFFFFFFFE, nb::arg("max_count") = 0xFFFFFFFF,
                "As NgramModel.train, but writes the model file `out` and limits the process to `memory` "
                "bytes, with temporary files in `folder`. `ids` is an array or the name of a file of int32; "
                "`progress(done, of)` is called repeatedly; `records` is the maximum sorted at once, 0 for "
-               "as many as fit. Return D1, D2 and D3+ of each order, and the reason for default discounts.");
+               "as many as fit; `max_rows` is the maximum of one order; counts from `max_count` on are "
+               "stored apart. Return D1, D2 and D3+ of each order, and the reason for default discounts.");
     module.def(
         "memory_in_use",
         [] {

@@ -91,12 +91,13 @@ void random_texts() {
         options.unknown = random.below(2) ? 0 : kEveryWord;
         options.memory = kPlenty;
         options.folder = temporary_folder();
-        options.threads = 1 + random.below(3);
+        options.threads = 1 + random.below(8);
         if (random.below(2)) {
             for (std::size_t k = 0; k < options.order; ++k)
                 options.cut_offs.push_back(k ? static_cast<std::uint32_t>(random.below(3)) : 0);
             std::sort(options.cut_offs.begin(), options.cut_offs.end());
         }
+        if (round % 2) options.max_count = 1 + static_cast<std::uint32_t>(random.below(5));
         for (const std::size_t records :
              std::vector<std::size_t>{0, 1, 1 + random.below(static_cast<std::uint32_t>(ids.size()))})
             if (records != 1 || ids.size() < 500) equals_in_memory_training(ids, text, options, records);
@@ -147,6 +148,33 @@ void files_of_ids() {
                 "cannot be read");
 }
 
+// A text with more n-grams of an order than a file has rows, with a smaller limit: 3 bigrams.
+void limit_of_rows() {
+    const std::vector<std::int32_t> ids{0, 3, 2};
+    ExternalOptions options;
+    options.order = 2;
+    options.memory = kPlenty;
+    options.folder = temporary_folder();
+    options.max_rows = 4;
+    equals_in_memory_training(ids, {4, 1, 2, false}, options, 0);
+    options.max_rows = 3;
+    check_fails([&] { estimate_external(IdArray(ids), {4, 1, 2, false}, options); },
+                "the text has 4 different n-grams of order 1, more than the 3 of a model file");
+}
+
+// As many threads as fit, and fewer with less memory.
+void division_of_memory() {
+    const TrainingSize size{1000000000, 2000000, 5};
+    const std::uint64_t least = minimum_memory(size, 0);
+    check(least < std::uint64_t{128} << 20, "the least memory of 10^9 tokens is " + std::to_string(least));
+    check(plan_memory(least, 0, size, 8).threads == 1, "one thread with the least memory");
+    const Budget budget = plan_memory(std::uint64_t{400} << 20, 0, size, 2);
+    check(budget.threads == 2, "two threads in 400 MiB");
+    check(4 * budget.threads * std::max(budget.sorted, budget.buckets) < std::uint64_t{400} << 20,
+          "buffers of all threads");
+    check_fails([&] { plan_memory(least - 1, 0, size, 8); }, "but training on this text needs");
+}
+
 void refusals() {
     const std::vector<std::int32_t> line{3, 2}, open{3}, high{4, 2}, low{-1, 2}, begin{1, 2};
     ExternalOptions options;
@@ -186,6 +214,8 @@ static void test_external() {
     small_texts();
     random_texts();
     files_of_ids();
+    limit_of_rows();
+    division_of_memory();
     refusals();
 }
 

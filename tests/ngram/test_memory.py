@@ -87,8 +87,9 @@ def train_in_memory(place: Path, **arguments: Any) -> tuple[bytes, Any]:
 @given(
     text=texts(),
     cuts=cut_offs(),
-    threads=st.integers(1, 3),
+    threads=st.integers(1, 8),
     records=st.sampled_from([0, 1, 2, 5, 50]),
+    max_count=st.sampled_from([1, 2, 3, 0xFFFFFFFF]),
     layout=st.sampled_from(["fast", "small"]),
 )
 def test_external_training_writes_the_same_bytes(
@@ -97,11 +98,13 @@ def test_external_training_writes_the_same_bytes(
     cuts: tuple[int, ...],
     threads: int,
     records: int,
+    max_count: int,
     layout: str,
 ) -> None:
     arguments = settings_of(*text, cuts) | {"layout": layout}
     expected = train_in_memory(tmp_path, **arguments)
-    assert train_external(tmp_path, threads=threads, records=records, **arguments) == expected
+    limits = {"records": records, "max_count": max_count}
+    assert train_external(tmp_path, threads=threads, **limits, **arguments) == expected
 
 
 def is_close(actual: Floats, expected: Floats) -> bool:

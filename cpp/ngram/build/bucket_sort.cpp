@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
-#include <utility>
+#include <type_traits>
 
 namespace chainrule {
 
 namespace {
+
+// Numbers per range: with larger buffers, those of all ranges leave the caches.
+constexpr std::size_t kMaxBuffered = 1 << 13;
 
 // Passes common record widths as compile-time constants, so that copies become a few instructions.
 template <class Work>
@@ -36,101 +38,115 @@ void with_width(std::size_t width, const Work& work) {
 
 }  // namespace
 
-BucketSorter::BucketSorter(std::shared_ptr<const SpillFolder> folder, BucketSortMemory& space,
-                           std::span<const std::uint32_t> times, std::size_t width)
-    : space_(space), times_(times), width_(width), file_(std::move(folder)), range_of_(times.size()) {
-    std::uint64_t most = space.sorted.size() / width;
-    if (space.records > 0) most = std::min<std::uint64_t>(most, space.records);
-    std::uint64_t begin = 0;
-    ranges_.push_back({0, 0, 0, 0});
+WordRanges::WordRanges(std::span<const std::uint64_t> times, std::uint64_t most, std::size_t parts)
+    : begins_{0}, sizes_{0}, range_of_(times.size()) {
+    std::uint64_t all = 0;
     for (std::uint32_t w = 0; w < times.size(); ++w) {
-        if (ranges_.back().size > 0 && ranges_.back().size + times[w] > most)
-            ranges_.push_back({w, w, begin, 0});
-        ranges_.back().to = w + 1;
-        ranges_.back().size += times[w];
-        begin += times[w];
-        range_of_[w] = static_cast<std::uint32_t>(ranges_.size() - 1);
-    }
-    buffered_ = std::max<std::size_t>(space.buckets / ranges_.size() / width, 1) * width;
-    buffers_ = UninitializedBuffer<std::uint32_t>(buffered_ * ranges_.size());
-    for (std::size_t i = 0; i < ranges_.size(); ++i) ranges_[i].buffer = buffers_.data() + i * buffered_;
-}
-
-void BucketSorter::flush(Range& range) {
-    file_.write(range.begin * width_ + range.written, range.buffer, range.filled);
-    range.written += std::exchange(range.filled, 0);
-}
-
-void BucketSorter::finish() {
-    for (Range& range : ranges_) flush(range);
-    buffers_ = {};
-    range_of_ = {};
-}
-
-bool BucketSorter::is_sortable(const Range& range) const {
-    return range.size * width_ <= space_.sorted.size() &&
-           (space_.records == 0 || range.size <= space_.records);
-}
-
-void BucketSorter::sorted(const Use& use) {
-    std::future<void> ahead;  // its destructor waits for the thread
-    for (std::size_t i = 0; i < ranges_.size(); ++i) {
-        const Range& range = ranges_[i];
-        if (ahead.valid()) {
-            ahead.get();
-            std::swap(space_.sorted, space_.ahead);
-        } else if (is_sortable(range)) {
-            sort(range, space_.sorted.data());
+        if (sizes_.back() > 0 && sizes_.back() + times[w] > most) {
+            begins_.push_back(w);
+            sizes_.push_back(0);
         }
-        if (space_.ahead.size() && i + 1 < ranges_.size() && is_sortable(ranges_[i + 1]))
-            ahead = std::async(std::launch::async, &BucketSorter::sort, this, std::cref(ranges_[i + 1]),
-                               space_.ahead.data());
-        if (!is_sortable(range)) {
-            stream(range, use);
-            continue;
+        sizes_.back() += times[w];
+        all += times[w];
+        range_of_[w] = static_cast<std::uint32_t>(sizes_.size() - 1);
+    }
+    begins_.push_back(static_cast<std::uint32_t>(times.size()));
+    std::uint64_t in_part = 0;
+    for (std::size_t r = 0; r < sizes_.size(); ++r) {
+        if (r == 0 || in_part + sizes_[r] / 2 > all / parts) {
+            parts_.push_back(r);
+            in_part = 0;
         }
-        const std::uint32_t* at = space_.sorted.data();
-        for (std::uint32_t w = range.from; w < range.to; ++w) {
-            if (times_[w] > 0) use(w, at, times_[w]);
-            at += times_[w] * width_;
-        }
+        in_part += sizes_[r];
+        part_of_.push_back(static_cast<std::uint32_t>(parts_.size() - 1));
+    }
+    parts_.push_back(sizes_.size());
+}
+
+BucketFile::BucketFile(std::shared_ptr<const SpillFolder> folder, std::size_t width, RecordCounts counts)
+    : width_(width), file_(std::move(folder)), next_(std::move(counts)) {
+    std::uint64_t at = 0;
+    for (std::size_t r = 0; r < next_.ranges(); ++r) {
+        begins_.push_back(at);
+        for (std::size_t p = 0; p < next_.parts(); ++p) at += std::exchange(next_.of(p, r), at);
+    }
+    begins_.push_back(at);
+}
+
+BucketWriter::BucketWriter(BucketFile& file, std::size_t part, std::span<std::uint32_t> buffers)
+    : file_(file), part_(part), width_(file.width()) {
+    const std::size_t ranges = file.ranges();
+    buffered_ = std::min(buffers.size() / ranges, kMaxBuffered) / width_ * width_;
+    if (buffered_ == 0) {
+        buffered_ = width_;
+        least_ = UninitializedBuffer<std::uint32_t>(buffered_ * ranges);
+        buffers = {least_.data(), least_.size()};
+    }
+    buckets_.reserve(ranges);
+    for (std::size_t r = 0; r < ranges; ++r) buckets_.push_back({buffers.data() + r * buffered_, 0});
+}
+
+void BucketWriter::flush(std::size_t range) {
+    Bucket& bucket = buckets_[range];
+    const std::uint64_t at =
+        std::atomic_ref<std::uint64_t>(file_.next_.of(part_, range)).fetch_add(bucket.filled / width_);
+    file_.file_.write(at * width_, bucket.buffer, bucket.filled);
+    bucket.filled = 0;
+}
+
+void BucketWriter::finish() {
+    for (std::size_t r = 0; r < buckets_.size(); ++r)
+        if (buckets_[r].filled > 0) flush(r);
+}
+
+namespace {
+
+// Calls use(records, count) with consecutive blocks of a range.
+template <class Use>
+void for_each_block(const BucketFile& file, std::size_t range, std::span<std::uint32_t> stream,
+                    const Use& use) {
+    const std::size_t at_once = std::max<std::size_t>(stream.size() / file.width(), 1);
+    const std::uint64_t size = file.size(range);
+    for (std::uint64_t done = 0; done < size; done += at_once) {
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(at_once, size - done));
+        file.read(range, done, stream.data(), count);
+        use(stream.data(), count);
     }
 }
 
-// A range too large to sort has records of a single word, which are in order already.
-void BucketSorter::stream(const Range& range, const Use& use) const {
-    const std::size_t at_once = std::max<std::size_t>(space_.stream / width_, 1);
-    UninitializedBuffer<std::uint32_t> records(at_once * width_);
-    const auto has_records = [&](std::uint32_t w) { return times_[w] > 0; };
-    std::uint32_t word = range.from;
-    while (!has_records(word)) ++word;
-    for (std::uint64_t done = 0; done < range.size; done += at_once) {
-        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(at_once, range.size - done));
-        file_.read((range.begin + done) * width_, records.data(), count * width_);
-        use(word, records.data(), count);
-    }
-}
+}  // namespace
 
-void BucketSorter::sort(const Range& range, std::uint32_t* into) const {
-    UninitializedBuffer<std::uint32_t> next_position(range.to -
-                                                     range.from);  // position of the next record of each word
+void read_sorted(const BucketFile& file, const WordRanges& ranges, std::size_t range,
+                 std::span<const std::uint32_t> times, std::span<std::uint32_t> sorted, std::size_t most,
+                 std::span<std::uint32_t> stream, const UseRecords& use) {
+    const std::uint64_t size = file.size(range);
+    if (size == 0) return;
+    if (size * file.width() > sorted.size() || (most > 0 && size > most)) {
+        // Too large to sort: the records are of a single word and in order already.
+        for_each_block(file, range, stream, [&](const std::uint32_t* records, std::size_t count) {
+            use(records[0] & ~kMark, records, count);
+        });
+        return;
+    }
+    const std::uint32_t from = ranges.begin(range), to = ranges.end(range);
+    UninitializedBuffer<std::uint32_t> next_position(to - from);  // of the next record of each word
     std::uint32_t at = 0;
-    for (std::uint32_t w = range.from; w < range.to; ++w) {
-        next_position[w - range.from] = at;
-        at += times_[w];
+    for (std::uint32_t w = from; w < to; ++w) {
+        next_position[w - from] = at;
+        at += times[w];
     }
-    const std::size_t at_once = std::max<std::size_t>(space_.stream / width_, 1);
-    UninitializedBuffer<std::uint32_t> records(at_once * width_);
-    for (std::uint64_t done = 0; done < range.size; done += at_once) {
-        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(at_once, range.size - done));
-        file_.read((range.begin + done) * width_, records.data(), count * width_);
-        with_width(width_, [&](auto width) {
-            const std::uint32_t* record = records.data();
+    with_width(file.width(), [&](auto width) {
+        for_each_block(file, range, stream, [&](const std::uint32_t* record, std::size_t count) {
             for (std::size_t i = 0; i < count; ++i, record += width) {
-                const std::size_t to = next_position[(record[0] & ~kMark) - range.from]++;
-                std::memcpy(into + to * width, record, width * sizeof(std::uint32_t));
+                const std::size_t position = next_position[(record[0] & ~kMark) - from]++;
+                std::memcpy(sorted.data() + position * width, record, width * sizeof(std::uint32_t));
             }
         });
+    });
+    const std::uint32_t* records = sorted.data();
+    for (std::uint32_t w = from; w < to; ++w) {
+        if (times[w] > 0) use(w, records, times[w]);
+        records += times[w] * file.width();
     }
 }
 

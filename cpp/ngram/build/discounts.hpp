@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -37,7 +38,10 @@ Discounts modified_discounts(const std::array<std::uint64_t, 5>& n);
 
 using DiscountRow = std::array<double, 4>;  // by count: 0, 1, 2, 3 and more
 
-inline std::size_t discount_kind(std::uint32_t count) { return std::min(count, 3u); }
+template <std::unsigned_integral Count>
+std::size_t discount_kind(Count count) {
+    return static_cast<std::size_t>(std::min<Count>(count, 3));
+}
 
 // Total adjusted count c(h) of a context and its back-off weight γ(h).
 struct ContextMass {
@@ -48,14 +52,19 @@ struct ContextMass {
 // not matter.
 class ContextCounts {
   public:
-    void keep(std::uint32_t count) {
+    void keep(std::uint64_t count) {
         ++N_[discount_kind(count)];
         total_ += count;
     }
     // An n-gram removed by the cut-off: its whole count goes to the back-off weight.
-    void add_pruned(std::uint32_t count) {
+    void add_pruned(std::uint64_t count) {
         left_out_ += count;
         total_ += count;
+    }
+    void merge(const ContextCounts& other) {
+        for (std::size_t kind = 0; kind < N_.size(); ++kind) N_[kind] += other.N_[kind];
+        total_ += other.total_;
+        left_out_ += other.left_out_;
     }
     // γ(h) = 1 − Σ_kept (c − D(c)) / c(h) = (D1 N1 + D2 N2 + D3 N3+ + Σ_pruned c) / c(h).
     ContextMass mass(const DiscountRow& D) const {
@@ -71,7 +80,8 @@ class ContextCounts {
 };
 
 // The discounted relative frequency max(c − D(c), 0) / c(h).
-inline double discounted_share(std::uint32_t count, const DiscountRow& D, double total) {
+template <std::unsigned_integral Count>
+double discounted_share(Count count, const DiscountRow& D, double total) {
     return std::max(static_cast<double>(count) - D[discount_kind(count)], 0.0) / total;
 }
 

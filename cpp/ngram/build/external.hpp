@@ -1,11 +1,13 @@
 // Modified Kneser–Ney estimation in external memory: the same rows as count_ngrams and estimate_kneser_ney,
-// bit for bit, through temporary files.
+// bit for bit, through temporary files and on several threads.
 //
 // As in count.hpp, the occurrences of order n become those of order n + 1 by a stable sort by the word to
 // their left. Here an occurrence does not point into the text: it carries the left words that longer n-grams
 // will need, the row of its suffix, its last word and the probability of the suffix. Occurrences are
-// distributed into buckets of left words that fit in memory, and each bucket is sorted there. Each order
-// takes two passes, because discounts depend on all of its counts:
+// distributed into ranges of left words that fit in memory, and each range is sorted there (bucket_sort.hpp).
+// The ranges are the same for all orders, so the contexts of the n-grams of a range are the rows of that
+// range one order down, and ranges are processed in parallel. Each order takes two passes, because discounts
+// depend on all of its counts:
 // - counting: rows, counts, continuation counts, and the left words of each occurrence;
 // - estimation: p and γ, context by context; each occurrence is passed on to the next order.
 #pragma once
@@ -17,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.hpp"
+#include "base/input_file.hpp"
 #include "base/spill_file.hpp"
 #include "ngram/build/discounts.hpp"
 #include "ngram/build/kneser_ney.hpp"
@@ -24,33 +28,41 @@
 
 namespace chainrule {
 
-// Word ids of a text with `end` after each line, read in order from memory or from a file.
+// Word ids of a text with `end` after each line, in memory or in a file. Several threads may read.
 
 class IdSource {
   public:
     virtual ~IdSource() = default;
-    // Calls `use` with consecutive blocks of ids, from the first to the last.
-    virtual void read(const std::function<void(std::span<const std::int32_t>)>& use) const = 0;
+    virtual std::uint64_t size() const = 0;
+    // Returns ids [from, from + count), which may be stored in `buffer`.
+    virtual std::span<const std::int32_t> read(std::uint64_t from, std::size_t count,
+                                               UninitializedBuffer<std::int32_t>& buffer) const = 0;
 };
 
 // An array in memory, which must outlive this object.
 class IdArray final : public IdSource {
   public:
     explicit IdArray(std::span<const std::int32_t> ids) : ids_(ids) {}
-    void read(const std::function<void(std::span<const std::int32_t>)>& use) const override { use(ids_); }
+    std::uint64_t size() const override { return ids_.size(); }
+    std::span<const std::int32_t> read(std::uint64_t from, std::size_t count,
+                                       UninitializedBuffer<std::int32_t>&) const override {
+        return ids_.subspan(from, count);
+    }
 
   private:
     std::span<const std::int32_t> ids_;
 };
 
-// A file of little-endian 32-bit ids; throws Error if it cannot be read or is truncated.
+// A file of little-endian 32-bit ids, read with `pread`; throws Error if it cannot be read or is truncated.
 class IdFile final : public IdSource {
   public:
-    explicit IdFile(std::string path) : path_(std::move(path)) {}
-    void read(const std::function<void(std::span<const std::int32_t>)>& use) const override;
+    explicit IdFile(const std::string& path);
+    std::uint64_t size() const override { return file_.size() / sizeof(std::int32_t); }
+    std::span<const std::int32_t> read(std::uint64_t from, std::size_t count,
+                                       UninitializedBuffer<std::int32_t>& buffer) const override;
 
   private:
-    std::string path_;
+    InputFile file_;
 };
 
 // Vocabulary size and special ids of the text.
@@ -85,10 +97,13 @@ struct ExternalOptions {
     std::vector<std::uint32_t> cut_offs;          // one per order, or empty
     std::uint64_t memory = 0;                     // memory limit of the whole process in bytes
     std::string folder;                           // for temporary files
-    std::size_t threads = 1;                      // more than one: sorting overlaps with processing
+    std::size_t threads = 1;                      // fewer are used if memory does not suffice
     bool is_small = false, is_quantized = false;  // output format, for the memory budget
     std::size_t records = 0;                      // maximum records sorted at once; 0: limited by memory
+    std::uint64_t max_rows = 0xFFFFFFFE;          // of one order, before cut-offs: rows have 32 bits
+    std::uint32_t max_count = 0xFFFFFFFF;         // counts from this on are kept apart, with 64 bits
     std::function<void(std::size_t done, std::size_t of)> progress;  // may be empty; may throw
+    std::function<void()> check_interrupt;  // called often by the calling thread; may be empty; may throw
 };
 
 struct ExternalModel {

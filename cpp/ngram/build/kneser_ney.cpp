@@ -98,7 +98,7 @@ void extend(const Extension& on, std::size_t from, std::size_t to) {
     const DiscountRow& D = on.D;
     ProbabilityRows rows(on.first[from], on.counts.data(), on.p.size() ? on.p.data() : nullptr);
     // Most contexts are followed by a single word that occurs once.
-    const double share_alone = discounted_share(1, D, 1.0), log_alone = logarithm(D[1]);
+    const double share_alone = discounted_share(1u, D, 1.0), log_alone = logarithm(D[1]);
     for (std::size_t h = from; h < to; ++h) {
         const std::size_t begin = on.first[h], end = on.first[h + 1];
         if (!is_cut && end - begin == 1 && counts[begin] == 1) {

@@ -24,26 +24,31 @@ namespace {
 constexpr std::uint64_t kMegabyte = 1 << 20;
 constexpr std::uint64_t kSlack = 8 * kMegabyte;  // stacks, heap, code pages
 constexpr std::uint64_t kStream = 256 << 10;     // buffer bytes per file
-constexpr std::uint64_t kStreams = 10;           // files open at once
-constexpr std::uint64_t kByWord = 28;            // bytes per word of the per-word tables
+constexpr std::uint64_t kStreams = 9;            // buffers of a thread
+constexpr std::uint64_t kByWord = 28;            // bytes per word while the model is written
 constexpr std::uint64_t kMin = 4 * kMegabyte;    // minimum for sorting and buckets
-constexpr std::uint64_t kMaxBuckets = 16 * kMegabyte;
+constexpr std::uint64_t kMaxBuckets = 32 * kMegabyte;
 // Sorting larger blocks than these is slower, because they leave the caches.
-constexpr std::uint64_t kMaxSorted = 32 * kMegabyte, kParts = 64;
-constexpr double kMinBuffer = 8192;  // bytes of a bucket buffer
+constexpr std::uint64_t kMaxSorted = 32 * kMegabyte, kRanges = 64;
+constexpr std::uint64_t kAllSorted = std::uint64_t{1} << 33;  // positions of records have 32 bits
+constexpr double kMinBuffer = 8192;                           // bytes of a bucket buffer
 
 // Width of the widest record: order 1, as passed on to order 2.
 std::uint64_t widest(std::size_t order) { return order + 3; }
 
 std::uint64_t by_words(const TrainingSize& size) { return kSlack + kByWord * size.vocabulary; }
 
-// A quarter of the remaining memory x is for bucket buffers. The records take S bytes; two adjacent ranges
-// exceed the sort memory ¾x, so there are at most 2 S/(¾x) + 1 ranges. Buffers of b bytes need x/4 ≥ b (8
-// S/(3x) + 1), which x = √(32/3 b S) + 4b satisfies.
+// Counts, ranges and occurrences by word, and for each thread occurrences and the last row by word.
+std::uint64_t for_tables(const TrainingSize& size, std::uint64_t threads) {
+    return kSlack + size.vocabulary * (16 + 8 * threads) + threads * (kStream * kStreams + kMegabyte);
+}
+
+// Each of t threads has x/t bytes, for a range that is sorted or for the bucket buffers of all ranges. The
+// records take S bytes; two adjacent ranges exceed x/t, so there are at most 2 S t/x + 1 ranges. Buffers of b
+// bytes need x/t ≥ b (2 S t/x + 1), which x/t = √(2 b S) + b satisfies.
 std::uint64_t for_sorting(const TrainingSize& size) {
     const double S = static_cast<double>(size.tokens) * static_cast<double>(widest(size.order)) * 4;
-    const double x = std::sqrt(32.0 / 3.0 * kMinBuffer * S) + 4 * kMinBuffer;
-    return std::max(kMin, static_cast<std::uint64_t>(x));
+    return std::max(kMin, static_cast<std::uint64_t>(std::sqrt(2.0 * kMinBuffer * S) + kMinBuffer));
 }
 
 // In addition to by_words: the compact layout keeps a number per 16 rows and column statistics; a quantised
@@ -94,8 +99,8 @@ void trim_heap() {
 }
 
 std::uint64_t minimum_memory(const TrainingSize& size, std::uint64_t in_use) {
-    const std::uint64_t training = kStream * kStreams + for_sorting(size);
-    return in_use + by_words(size) + std::max(training, for_writing(size) + by_writer(size));
+    const std::uint64_t training = for_tables(size, 1) + for_sorting(size);
+    return in_use + std::max(training, by_words(size) + for_writing(size) + by_writer(size));
 }
 
 Budget plan_memory(std::uint64_t memory, std::uint64_t in_use, const TrainingSize& size,
@@ -106,14 +111,15 @@ Budget plan_memory(std::uint64_t memory, std::uint64_t in_use, const TrainingSiz
         throw ArgumentError("memory is " + megabytes(memory) + ", but training on this text needs " +
                             megabytes(least + 2 * kMegabyte) + " (the program has " + megabytes(in_use) +
                             " already); give it at least that");
-    const std::uint64_t left = memory - in_use - by_words(size) - kStream * kStreams;
-    const std::uint64_t buckets = std::min(left / 4, kMaxBuckets);
-    const std::uint64_t all = size.tokens * widest(size.order) * 4,
-                        target = std::max(kMaxSorted, all / kParts);
-    const bool is_ahead = threads > 1 && left - buckets >= 2 * std::min(kMaxSorted, all);
-    const std::uint64_t sorted = std::min({(left - buckets) / (is_ahead ? 2 : 1), all, target});
-    return {static_cast<std::size_t>(sorted / 4), static_cast<std::size_t>(is_ahead ? sorted / 4 : 0),
-            static_cast<std::size_t>(buckets / 4), static_cast<std::size_t>(kStream / 4)};
+    std::uint64_t used = std::max<std::uint64_t>(threads, 1);
+    while (used > 1 && in_use + for_tables(size, used) + used * for_sorting(size) > memory) --used;
+    const std::uint64_t each = (memory - in_use - for_tables(size, used)) / used,
+                        all = size.tokens * widest(size.order) * 4;
+    const std::uint64_t target =
+        std::min(std::max(std::min(kMaxSorted, all / (4 * used)), all / kRanges), kAllSorted);
+    const std::uint64_t sorted = std::max<std::uint64_t>(std::min(each, target), widest(size.order) * 4);
+    return {static_cast<std::size_t>(used), static_cast<std::size_t>(sorted / 4),
+            static_cast<std::size_t>(std::min(each, kMaxBuckets) / 4), static_cast<std::size_t>(kStream / 4)};
 }
 
 std::size_t writer_threads_within(std::uint64_t memory, std::uint64_t in_use, const TrainingSize& size,
@@ -123,9 +129,9 @@ std::size_t writer_threads_within(std::uint64_t memory, std::uint64_t in_use, co
     return std::clamp<std::size_t>(left / by_writer(size), 1, threads);
 }
 
-// Rows of all orders (four numbers each), rows being counted of two orders (five), left words, and buckets.
+// The ids, the records of order 2, which are the widest, and the rows of a text where longer n-grams repeat.
 std::uint64_t disk_required(const TrainingSize& size) {
-    return size.tokens * 4 * (4 * size.order + 2 * 5 + size.order + widest(size.order));
+    return size.tokens * 4 * (1 + widest(size.order) + size.order - 1) + std::uint64_t{size.vocabulary} * 80;
 }
 
 }  // namespace chainrule

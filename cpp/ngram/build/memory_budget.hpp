@@ -14,16 +14,16 @@ struct TrainingSize {
     bool is_small = false, is_quantized = false;  // output format
 };
 
-// Buffer sizes in 32-bit numbers.
+// Threads, and buffer sizes of each in 32-bit numbers.
 struct Budget {
+    std::size_t threads;
     std::size_t sorted;   // records sorted at once
-    std::size_t ahead;    // records sorted by a second thread meanwhile: the same number, or 0
-    std::size_t buckets;  // total size of the bucket buffers
+    std::size_t buckets;  // all bucket buffers; they are not needed while records are sorted
     std::size_t stream;   // the buffer of one file
 };
 
-// Divides `memory`, of which the process uses `in_use` already. Throws Error with the minimum if it does not
-// suffice. The number of threads affects only how memory is divided.
+// Divides `memory`, of which the process uses `in_use` already, among as many threads as fit, at most
+// `threads`. Throws Error with the minimum if it does not suffice.
 Budget plan_memory(std::uint64_t memory, std::uint64_t in_use, const TrainingSize& size, std::size_t threads);
 
 // Number of threads (at most `threads`) that may write the model within `memory`.
@@ -39,7 +39,7 @@ std::uint64_t memory_in_use();
 // Returns unused heap memory to the system, where supported.
 void trim_heap();
 
-// Upper bound of the bytes of all temporary files, as if no n-gram occurred twice.
+// Bytes of all temporary files of a large text.
 std::uint64_t disk_required(const TrainingSize& size);
 
 }  // namespace chainrule
