@@ -22,9 +22,10 @@ void bind_ngram(nanobind::module_& module);         // n-gram counts, modified K
 void bind_ngram_model(nanobind::module_& module);   // model files and queries
 void bind_kenlm(nanobind::module_& module);         // the interface of the kenlm module
 void bind_ngram_memory(nanobind::module_& module);  // training with a memory limit
-void bind_arpa(nanobind::module_& module);          // ARPA files
-void bind_text(nanobind::module_& module);          // encoding of plain text as word ids
-void bind_speller(nanobind::module_& module);       // character model for unknown words
+void bind_ngram_partition(nanobind::module_& module);  // training in partitions
+void bind_arpa(nanobind::module_& module);             // ARPA files
+void bind_text(nanobind::module_& module);             // encoding of plain text as word ids
+void bind_speller(nanobind::module_& module);          // character model for unknown words
 
 // Validated views of NumPy arrays, and NumPy arrays that own C++ memory.
 

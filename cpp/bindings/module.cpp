@@ -66,5 +66,6 @@ NB_MODULE(_core, module) {
     chainrule::bind_ngram_memory(module);
     chainrule::bind_arpa(module);
     chainrule::bind_text(module);
+    chainrule::bind_ngram_partition(module);
     chainrule::bind_speller(module);
 }

@@ -123,6 +123,17 @@ class TextViews {
     std::vector<std::string_view> views_;
 };
 
+// Copies a sequence of words with no temporary memory; null for None.
+inline std::shared_ptr<const WordList> word_list(const nanobind::object& names) {
+    if (names.is_none()) return nullptr;
+    const nanobind::object sequence = nanobind::steal(PySequence_Fast(names.ptr(), "names must be a list"));
+    if (!sequence.is_valid()) nanobind::raise_python_error();
+    auto list = std::make_shared<WordList>();
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i)
+        list->add(TextViews::view_of(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
+    return list;
+}
+
 // A NumPy array that owns this memory; nothing is copied.
 template <class T>
 nanobind::ndarray<nanobind::numpy, T> to_numpy(UninitializedBuffer<T> values) {

@@ -36,14 +36,6 @@ PyNgramModel open_model(const std::filesystem::path& path, bool verify, std::uin
     return {Model::open(path.string(), verify, verified_at_open, largest_copy)};
 }
 
-std::shared_ptr<const WordList> names_of(const nb::object& names) {
-    if (names.is_none()) return nullptr;
-    auto list = std::make_shared<WordList>();
-    const TextViews texts(names);
-    for (const std::string_view name : texts.views()) list->add(name);
-    return list;
-}
-
 // One order from ascending keys = context row · V + word.
 TableLevel level_of(std::span<const std::int64_t> keys, std::span<const float> log_probs,
                     std::span<const float> log_backoffs, std::size_t n, std::uint64_t contexts,
@@ -82,7 +74,7 @@ PyNgramModel of_tables(const nb::list& tables, std::int64_t vocabulary, std::int
     metadata.starts_at_begin = starts_at_bos;
     const LayoutChoice choice = layout_choice(layout, bits);
     const std::size_t workers = checked_threads(threads);
-    const auto spelled = names_of(names);
+    const auto spelled = word_list(names);
     std::vector<TableLevel> levels;
     for (std::size_t k = 0; k < tables.size(); ++k) {
         const nb::dict table = nb::cast<nb::dict>(tables[k]);
@@ -117,7 +109,7 @@ std::tuple<PyNgramModel, nb::list, nb::list> train(const AnyArray& ids, std::int
     const std::uint32_t n = checked_number(order, 1, kMaxQueryOrder, "order");
     std::vector<std::uint32_t> cuts;
     for (const std::int64_t cut : cut_offs) cuts.push_back(checked_number(cut, 0, 0xFFFFFFFF, "a cut-off"));
-    const auto spelled = names_of(names);
+    const auto spelled = word_list(names);
     std::vector<Discounts> discounts;
     PyNgramModel result;
     {

@@ -80,17 +80,6 @@ std::unique_ptr<IdSource> source_of(const nb::object& ids) {
     return std::make_unique<IdArray>(checked_span<std::int32_t>(nb::cast<AnyArray>(ids), "ids", "int32"));
 }
 
-// Copies the words with no temporary memory.
-std::shared_ptr<const WordList> names_of(const nb::object& names) {
-    if (names.is_none()) return nullptr;
-    const nb::object sequence = nb::steal(PySequence_Fast(names.ptr(), "names must be a list"));
-    if (!sequence.is_valid()) nb::raise_python_error();
-    auto list = std::make_shared<WordList>();
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i)
-        list->add(TextViews::view_of(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
-    return list;
-}
-
 // Reports progress to Python and lets it interrupt the training, also by Ctrl-C.
 std::function<void(std::size_t, std::size_t)> reporter(const nb::object& progress) {
     return [&progress](std::size_t done, std::size_t of) {
@@ -129,7 +118,7 @@ std::tuple<nb::list, nb::list> train_within(
         const nb::gil_scoped_acquire held;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
     };
-    const auto spelled = names_of(names);
+    const auto spelled = word_list(names);
     const std::string out = out_path.string();
     // Checked before training, because the writer would reject it afterwards.
     if (spelled && spelled->size() != metadata.vocabulary)
