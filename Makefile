@@ -15,7 +15,7 @@ compare: $(READY)
 
 # The parts run side by side: most of their time they wait for pip or keep one core. What a part prints is shown whole
 # when it ends; one that fails is named, lets the others end and fails the whole.
-PARTS := test-kenlm cpp-tests lint test-install test-openai
+PARTS := test-spark test-kenlm cpp-tests lint test-install test-openai
 test: $(READY)
 	rm -rf build/wheel
 	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
@@ -23,14 +23,16 @@ test: $(READY)
 	./tests/browser/install.sh
 	$(PY) -m pytest -n 2 --dist worksteal -rs
 
-.PHONY: test-install test-kenlm test-openai
-test-install test-kenlm: export CHAINRULE_WHEEL = $(wildcard $(CURDIR)/build/wheel/*.whl)
+.PHONY: test-install test-kenlm test-openai test-spark
+test-install test-kenlm test-spark: export CHAINRULE_WHEEL = $(wildcard $(CURDIR)/build/wheel/*.whl)
 test-install:
 	./tests/install.sh
 test-kenlm:
 	./tests/clients/run.sh
 test-openai: $(READY)
 	./tests/clients/serve.sh openai
+test-spark:
+	./tests/spark/run.sh
 
 check: lint
 	$(PY) -m pytest -n 2 -m "not slow and not data"

@@ -109,7 +109,8 @@ ALLOWED_PACKAGES = {
     "tokenizers": {"tokenizers"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "pyarrow": {"text"},
+    "pyarrow": {"text", "distributed"},
+    "pyspark": {"distributed"},
     "zstandard": {"text"},
     "sacrebleu": {"evaluation"},
 }
@@ -126,7 +127,7 @@ def test_third_party_libraries_stay_in_their_packages(module: Path) -> None:
 
 
 def test_optional_libraries_are_imported_lazily() -> None:
-    lazy = ("matplotlib", "pyarrow", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
+    lazy = ("matplotlib", "pyarrow", "pyspark", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
     for module in MODULES:
         at_once = {name.split(".")[0] for name, is_now in imports(module) if is_now}
         home = part_of(module)

@@ -15,7 +15,18 @@ from cli.command import run_ok
 def test_doctor_json() -> None:
     document = run_ok("doctor", "--json").json()
     assert document["schema_version"] == 1
-    keys = {"chainrule", "python", "platform", "compiler", "extension", "threads", "devices", "packages"}
+    keys = {
+        "chainrule",
+        "python",
+        "platform",
+        "compiler",
+        "extension",
+        "threads",
+        "devices",
+        "packages",
+        "java",
+        "disk",
+    }
     assert document.keys() >= keys
     assert document["python"] == platform.python_version()
     assert document["packages"]["numpy"] == metadata.version("numpy")
@@ -38,8 +49,11 @@ def test_doctor_names_the_remedy_for_missing_packages(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, system.EXTENSION, None)
     system.load_extension.cache_clear()
     monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     document = run_ok("doctor", "--json").json()
     assert document["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"
     assert document["packages"]["zstandard"] == "absent: pip install 'chainrule[data]'"
     assert document["extension"].startswith("absent: pip install .")
+    assert "Spark needs Java 17" in document["java"]
+    assert "apt-get install openjdk-17-jre-headless" in document["java"]
     assert "install g++" in document["compiler"]

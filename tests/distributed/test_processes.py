@@ -2,13 +2,10 @@
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -18,24 +15,7 @@ from chainrule.distributed.records import Record
 from chainrule.distributed.start import start_engine
 from chainrule.errors import ChainruleError, InputError, UsageError
 from chainrule.text.corpus import Corpus
-
-
-def count_words(partition: int, records: Iterator[Record], partitions: int) -> Iterator[Record]:
-    """Count the words of a partition and deal them by hash."""
-    counts = Counter(word for _, block in records for word in block.decode().split())
-    for word, count in sorted(counts.items()):
-        yield crc32(word.encode()) % partitions, f"{word} {count}".encode()
-
-
-def add_counts(partition: int, records: Iterator[Record]) -> Iterator[Record]:
-    """Add the counts of each word."""
-    counts: Counter[str] = Counter()
-    for key, payload in records:
-        assert key == partition
-        word, count = payload.decode().split()
-        counts[word] += int(count)
-    for word, total in sorted(counts.items()):
-        yield total, word.encode()
+from distributed.word_count import count_in_memory, word_counts, write_texts
 
 
 @dataclass(frozen=True)
@@ -63,27 +43,15 @@ def process_engine(corpus: Corpus, **options: object) -> Iterator[Engine]:
         yield engine
 
 
-def word_counts(engine: Engine, corpus: Corpus) -> dict[str, int]:
-    dealt = engine.run("words", engine.read_text(corpus), partial(count_words, partitions=3), partitions=3)
-    counted = engine.run("counts", dealt, add_counts)
-    assert len(dealt) == len(counted) == 3
-    return {word.decode(): count for count, word in engine.collect(counted)}
-
-
 @pytest.fixture
 def text(tmp_path: Path) -> Corpus:
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    (folder / "a.txt").write_text("".join(f"w{i % 7} w{i % 5}\n" for i in range(100)))
-    (folder / "b.jsonl").write_text('{"text": "w1 x"}\n{"text": "y"}\n')
-    return Corpus.of(folder)
+    return write_texts(tmp_path / "texts")
 
 
 def test_shuffled_word_counts(text: Corpus) -> None:
-    expected = Counter(word for line in text for word in line.split())
     with process_engine(text, partition="100") as engine:
         assert len(engine.read_text(text)) > 5
-        assert word_counts(engine, text) == expected
+        assert word_counts(engine, text) == count_in_memory(text)
         folder = engine.work.path
     assert not folder.exists()
 

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import tempfile
 from importlib import metadata
 from typing import Any
 
@@ -23,12 +24,14 @@ PARTS = {
     "pyarrow": "data",
     "sacrebleu": "tasks",
     "tensorboard": "tensorboard",
+    "pyspark": "spark",
+    "pandas": "spark",
 }
 """Packages and the extra that installs each; an empty string marks required dependencies."""
 
 
 def doctor(json: options.Json = False) -> None:
-    """Check versions, compiler, extension, torch, devices, threads.
+    """Check versions, compiler, extension, torch, devices, threads, Java, disk.
 
     For each missing package, the command that installs it is printed.
 
@@ -64,6 +67,8 @@ def _collect() -> dict[str, Any]:
         "extension": extension,
         "threads": os.cpu_count(),
         "devices": _devices(),
+        "java": _java(),
+        "disk": _free_space(),
         "packages": {name: _version(name, extra) for name, extra in PARTS.items()},
     }
 
@@ -77,3 +82,20 @@ def _version(name: str, extra: str) -> str:
 def _devices() -> str:
     """Return the available devices, detected without importing torch."""
     return "cpu, cuda" if shutil.which("nvidia-smi") else "cpu"
+
+
+def _java() -> str:
+    """Return the version of Java, which Spark needs, or how to install it."""
+    from chainrule.distributed.spark import check_java
+    from chainrule.errors import ChainruleError
+
+    try:
+        return check_java()
+    except ChainruleError as error:
+        return f"absent: {error}"
+
+
+def _free_space() -> str:
+    """Return the free space for temporary files."""
+    folder = tempfile.gettempdir()
+    return f"{shutil.disk_usage(folder).free / 1e9:,.1f} GB free in {folder}"

@@ -36,9 +36,9 @@ class Engine(ABC):
         self.options, self.work, self.progress = options, work, progress
 
     @property
+    @abstractmethod
     def parallelism(self) -> int:
         """Number of tasks that run at the same time."""
-        return self.options.parallelism
 
     def __enter__(self) -> Self:
         return self

@@ -6,9 +6,9 @@ from typing import Final, Literal, get_args
 
 from chainrule.config import setting
 from chainrule.errors import UsageError
-from chainrule.system import parse_size, thread_count
+from chainrule.system import parse_size
 
-EngineName = Literal["processes"]
+EngineName = Literal["processes", "spark"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 LARGEST_WORKERS: Final = 4096
 DEFAULT_PARTITION: Final = 64 << 20
@@ -22,13 +22,16 @@ class EngineOptions:
     """Options of an engine; they determine where a job runs, never its result."""
 
     on: EngineName | None = setting(
-        None, "Engine: processes (of this machine).  [default: processes if --workers is given]"
+        None, "Engine: processes (of this machine) or spark.  [default: processes if --workers is given]"
     )
     workers: int | None = setting(
         None,
         "Number of worker processes.  [default: number of CPUs]",
         min=1,
         max=LARGEST_WORKERS,
+    )
+    master: str | None = setting(
+        None, "Master of Spark, e.g. local[4] or spark://HOST:7077.  [default: that of Spark's configuration]"
     )
     work: Path | None = setting(
         None, "Folder for intermediate results, which --resume continues from.  [default: a temporary folder]"
@@ -45,11 +48,17 @@ class EngineOptions:
             raise UsageError(f"workers is {self.workers}; choose 1 to {LARGEST_WORKERS}")
         if self.partition is not None:
             parse_size(self.partition, "partition")
+        if self.workers is not None and self.on == "spark":
+            raise UsageError("--workers is the number of processes; Spark's is part of --master, e.g. local[4]")
+        if self.master is not None and self.on != "spark":
+            raise UsageError("--master is that of Spark; add --on spark")
+        if self.on == "spark" and self.work is None and not self.is_local:
+            raise UsageError("a cluster needs a folder that all of its machines share; add --work DIR")
         if self.resume and self.work is None:
             raise UsageError("--resume continues from the folder of the intermediate results; add --work DIR")
         for name in ("work", "partition"):
             if getattr(self, name) is not None and not self.uses_engine:
-                raise UsageError(f"--{name} is for a job on several processes; add --workers N")
+                raise UsageError(f"--{name} is for a job on an engine; add --workers N or --on spark")
 
     @property
     def uses_engine(self) -> bool:
@@ -57,13 +66,13 @@ class EngineOptions:
         return self.on is not None or self.workers is not None
 
     @property
-    def parallelism(self) -> int:
-        """Number of worker processes."""
-        return self.workers or thread_count()
+    def is_local(self) -> bool:
+        """Whether all tasks run on this machine."""
+        return self.on != "spark" or self.master is None or self.master.startswith("local")
 
-    def partition_bytes(self, text_bytes: int) -> int:
-        """Bytes of text that one task reads."""
+    def partition_bytes(self, text_bytes: int, parallelism: int) -> int:
+        """Bytes of text that one task reads if `parallelism` tasks run at the same time."""
         if self.partition is not None:
             return parse_size(self.partition, "partition")
-        fair = -(-text_bytes // (TASKS_PER_WORKER * self.parallelism))
+        fair = -(-text_bytes // (TASKS_PER_WORKER * parallelism))
         return min(DEFAULT_PARTITION, max(SMALLEST_PARTITION, fair))

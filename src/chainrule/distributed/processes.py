@@ -18,6 +18,7 @@ from chainrule.distributed.records import Function, Record, Records, StageRecord
 from chainrule.distributed.work_folder import WorkFolder
 from chainrule.errors import ChainruleError, ChainruleWarning
 from chainrule.progress import Progress, silent
+from chainrule.system import thread_count
 
 ATTEMPTS: Final = 3
 """Number of times a task is started before the stage fails because its worker process dies."""
@@ -29,6 +30,11 @@ class ProcessEngine(Engine):
     def __init__(self, options: EngineOptions, work: WorkFolder, progress: Progress = silent) -> None:
         super().__init__(options, work, progress)
         self._pool: ProcessPoolExecutor | None = None
+
+    @property
+    def parallelism(self) -> int:
+        """Number of worker processes."""
+        return worker_count(self.options)
 
     def close(self) -> None:
         """Stop the worker processes; running tasks are killed."""
@@ -84,6 +90,11 @@ class ProcessEngine(Engine):
                 self.parallelism, mp_context=multiprocessing.get_context("spawn"), initializer=_initialize_worker
             )
         return self._pool
+
+
+def worker_count(options: EngineOptions) -> int:
+    """Return the number of worker processes: one for each CPU by default."""
+    return options.workers or thread_count()
 
 
 def _warn_once(new: list[str], messages: set[str]) -> None:

@@ -5,6 +5,7 @@ A record is a key and a payload. A record file holds the payloads, then the keys
 """
 
 import os
+import secrets
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +24,9 @@ Record = tuple[int, bytes]
 """Key and payload."""
 Function = Callable[[int, Iterator[Record]], Iterator[Record]]
 """Partition number and its records -> records; picklable, and independent of the order of the records."""
+
+LARGEST_PAYLOAD: Final = 1 << 30
+"""Bytes of a payload that can be shuffled."""
 
 _TRAILER: Final = struct.Struct("<Q8s")
 _MAGIC: Final = b"CRRECS01"
@@ -143,9 +147,9 @@ def task_file(task: int) -> str:
 def write_records(path: Path, records: Iterator[Record], largest_key: int | None = None) -> int:
     """Write a record file and return its number of records; the file appears under its name when it is complete.
 
-    With `largest_key`, a key outside [0, largest_key] raises.
+    With `largest_key`, a record with a key outside [0, largest_key] or a payload too large for a shuffle raises.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     keys: list[int] = []
     sizes: list[int] = []
     try:
@@ -153,6 +157,8 @@ def write_records(path: Path, records: Iterator[Record], largest_key: int | None
             for key, payload in records:
                 if largest_key is not None and not 0 <= key <= largest_key:
                     raise ValueError(f"a record has the key {key}; this shuffle has keys from 0 to {largest_key}")
+                if largest_key is not None and len(payload) > LARGEST_PAYLOAD:
+                    raise ValueError(f"a record has {len(payload)} bytes; the limit is {LARGEST_PAYLOAD}")
                 file.write(payload)
                 keys.append(key)
                 sizes.append(len(payload))

@@ -50,13 +50,15 @@ def read_stage(folder: Path) -> StageRecords | None:
 
 
 @contextmanager
-def open_work_folder(options: EngineOptions, corpus: Corpus, settings: dict[str, Any]) -> Iterator[WorkFolder]:
+def open_work_folder(
+    options: EngineOptions, corpus: Corpus, settings: dict[str, Any], parallelism: int
+) -> Iterator[WorkFolder]:
     """Open and lock the folder of the intermediate results; a temporary one is removed afterwards.
 
     `settings` are those that the result depends on. With `resume`, the text and the settings must be those with
     which the folder was created.
     """
-    partition_bytes = options.partition_bytes(corpus.size_hint() or sum(map(len, corpus.texts)))
+    partition_bytes = options.partition_bytes(corpus.size_hint() or sum(map(len, corpus.texts)), parallelism)
     with ExitStack() as stack:
         if options.work is None:
             yield WorkFolder(stack.enter_context(scratch_folder()), partition_bytes)
