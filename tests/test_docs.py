@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -141,10 +142,13 @@ def wait_until_free(port: int) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_serve_page_examples_run() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        port, *shard_ports = (listener.getsockname()[1] for listener in free)
     page = (DOCS / "serve.md").read_text(encoding="utf-8").replace("8080", str(port))
-    first, *_, second = (block.replace("8080", str(port)) for block in blocks("serve.md"))
+    first, *_, second, sharded = (block.replace("8080", str(port)) for block in blocks("serve.md"))
+    for written, shard_port in zip(("8081", "8082"), shard_ports, strict=True):
+        sharded = sharded.replace(written, str(shard_port))
     *asking, stop = first.strip().splitlines()
     (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     try:
@@ -153,8 +157,10 @@ def test_serve_page_examples_run() -> None:
         run_shell(stop, 1)
         wait_until_free(port)
         run_shell(second, 5)
+        wait_until_free(port)
+        run_shell(sharded, 12)
     finally:
-        run_shell("kill $(cat serve.pid) 2> /dev/null || true", 1)
+        run_shell("kill $(cat serve.pid one.pid two.pid) 2> /dev/null || true", 1)
 
 
 @pytest.mark.slow

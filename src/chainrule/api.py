@@ -16,6 +16,7 @@ from chainrule.errors import ConfigError, InputError, ModelFileError, Vocabulary
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.model import Model, load_model
 from chainrule.neural.config import ModelConfig
+from chainrule.ngram.sharded import ShardedModel
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
@@ -29,16 +30,39 @@ from chainrule.tokenizers.encode import encode
 
 @overload
 def load(
-    folder: str | Path, *, device: str = "auto", verify: bool = False, kind: Literal["language model"]
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    verify: bool = False,
+    kind: Literal["language model"],
+    shard_servers: Sequence[str] = (),
+    shard_server_key: str | None = None,
 ) -> Model: ...
 @overload
-def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind: str | None = None) -> Any: ...
-def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind: str | None = None) -> Any:
+def load(
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    verify: bool = False,
+    kind: str | None = None,
+    shard_servers: Sequence[str] = (),
+    shard_server_key: str | None = None,
+) -> Any: ...
+def load(
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    verify: bool = False,
+    kind: str | None = None,
+    shard_servers: Sequence[str] = (),
+    shard_server_key: str | None = None,
+) -> Any:
     """Load a language model, a task model or word vectors from a folder and verify its files.
 
     `device="auto"` uses a GPU for neural models if available. The tables of an n-gram model are verified block by
     block on first use, or completely with `verify`. `kind`, "language model" or a task such as "tag", raises
-    ModelFileError for folders of any other kind.
+    ModelFileError for folders of any other kind. `shard_servers` are the addresses of the servers that have the
+    shards of a sharded n-gram model, `http://HOST:PORT`, and `shard_server_key` is their API key.
     """
     opened = verified_dir.open_dir(Path(folder), verify=verify)
     if kind is None:
@@ -47,7 +71,16 @@ def load(folder: str | Path, *, device: str = "auto", verify: bool = False, kind
     load_kind = load_model if kind == "language model" else families.get_task(kind).load
     model = load_kind(opened, device)
     opened.verify_rest()
-    return model
+    return _with_servers(model, shard_servers, shard_server_key) if shard_servers else model
+
+
+def _with_servers(model: Any, urls: Sequence[str], key: str | None) -> Model:
+    """Connect a sharded model to the servers of its shards."""
+    from chainrule.ngram.remote_shards import with_servers
+
+    if not isinstance(model, Model) or not isinstance(model.lm, ShardedModel):
+        raise ConfigError("shard servers are for sharded n-gram models (chainrule convert --to shards); omit them")
+    return dataclasses.replace(model, lm=with_servers(model.lm, urls, key))
 
 
 def train(

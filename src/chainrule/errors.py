@@ -49,6 +49,10 @@ class ModelFileError(ChainruleError):
         self.message, self.remedy = message, remedy
 
 
+class ShardError(ChainruleError):
+    """A shard of an n-gram model is not in its folder, or the server that has it does not answer."""
+
+
 class NotFoundError(ChainruleError):
     """A named file or folder does not exist."""
 

@@ -24,7 +24,7 @@ from chainrule.neural.probes import contextual
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.tables import BackoffTables
-from chainrule.server.models import check_language_model
+from chainrule.server.models import read_family
 from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.training import checkpoint
@@ -111,7 +111,7 @@ def test_each_file_is_hashed_once(
         case "info":
             assert call("info", path).status == 0
         case "serve":
-            check_language_model(path)
+            read_family(path)
             assert not any(hashed[entry.sha256] for name, entry in entries(path) if name != "config.json")
             api.load(path, device="cpu", kind="language model")
         case _:

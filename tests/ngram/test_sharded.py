@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 import chainrule
 from chainrule.applications.convert import join_model, split_model
 from chainrule.config import build_config
-from chainrule.errors import ChainruleError, ConfigError, ModelFileError
+from chainrule.errors import ChainruleError, ConfigError, ModelFileError, ShardError
 from chainrule.lm import Batch
 from chainrule.ngram import engine as engines
 from chainrule.ngram import sharded
@@ -156,7 +156,7 @@ def test_folder_can_lack_shards_that_are_not_used(folders: tuple[Path, Path], tm
     (folder / "shards" / "00001-of-00003.ngram").unlink()
     model = chainrule.load(folder)
     assert cast(ShardedModel, model.lm).missing == [1]
-    with pytest.raises(ModelFileError, match=r"parts lacks shards/00001-of-00003.ngram; copy the file into"):
+    with pytest.raises(ShardError, match=r"parts lacks shards/00001-of-00003.ngram; copy the file into"):
         model.evaluate(Corpus.from_lines(TEXT))
     with pytest.raises(ConfigError, match="lacks 1 of 3 shard files, the first is shards/00001"):
         join_model(model)

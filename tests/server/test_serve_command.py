@@ -1,6 +1,7 @@
 """`chainrule serve` as run by a shell: address, signals, errors."""
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,10 +12,21 @@ from pathlib import Path
 
 import pytest
 
+import chainrule
+from chainrule.applications.convert import split_model
 from chainrule.errors import NotFoundError
 from chainrule.server import http
+from chainrule.server.app import create_app
 from cli.command import ENTRY, call
-from server.running_server import TIMEOUT_SECONDS, RunningServer, get, post, read_until_closed, wait_until
+from server.running_server import (
+    TIMEOUT_SECONDS,
+    RunningServer,
+    get,
+    post,
+    read_until_closed,
+    run_server,
+    wait_until,
+)
 from server.test_faults import is_served
 
 
@@ -221,3 +233,29 @@ def test_is_loopback(host: str, is_loopback: bool) -> None:
 def test_unknown_host_is_reported() -> None:
     with pytest.raises(NotFoundError, match="there is no host"):
         http.is_loopback("no such host")
+
+
+def test_shard_servers_are_checked_at_start(
+    ngram_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split_model(chainrule.load(ngram_folder), 2).save(tmp_path / "parts")
+    front = Path(shutil.copytree(tmp_path / "parts", tmp_path / "front"))
+    for path in (front / "shards").iterdir():
+        path.unlink()
+    key = tmp_path / "key"
+    key.write_text("s3cret\n")
+    key.chmod(0o600)
+    monkeypatch.setattr(http, "run", lambda app, listener, limits: listener.close())
+    with run_server(create_app([tmp_path / "parts"], api_key="s3cret")) as server:
+        options = ["--port", 0, "--shard-server", server.url]
+        outcome = call("serve", front, *options, "--shard-server-key-file", key)
+        assert (outcome.status, outcome.err) == (0, "serving front; stop with Ctrl-C\n")
+        refused = call("serve", front, *options)
+        assert (refused.status, len(refused.err.splitlines())) == (1, 1)
+        assert "answered 401" in refused.err
+        other = call("serve", ngram_folder, *options)
+        assert (other.status, len(other.err.splitlines())) == (2, 1)
+        assert "--shard-server is for sharded models" in other.err
+    stopped = call("serve", front, *options)
+    assert (stopped.status, stopped.out, len(stopped.err.splitlines())) == (1, "", 1)
+    assert f"the shard server {server.url} cannot be reached" in stopped.err

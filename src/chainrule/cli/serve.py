@@ -31,6 +31,16 @@ def serve(
             min=0, max=86_400, help="Seconds that running requests get to finish when the server is stopped."
         ),
     ] = 5.0,
+    shard_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Address of a server that has shards of a sharded model, http://HOST:PORT; repeat for several.",
+        ),
+    ] = None,
+    shard_server_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the API key of the shard servers.")
+    ] = None,
     device: options.Device = "auto",
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Disable the access log; warnings and errors are still logged.")
@@ -41,7 +51,9 @@ def serve(
 
     Also provides endpoints for scores and next-token probabilities.
 
-    Example: chainrule serve runs/ngram5 runs/lstm --port 8080
+    Examples: chainrule serve runs/ngram5 runs/lstm --port 8080
+
+    chainrule serve runs/sharded5 --shard-server http://10.0.0.1:8080 --shard-server http://10.0.0.2:8080
     """
     from chainrule.errors import MissingExtra, UsageError
 
@@ -59,10 +71,19 @@ def serve(
             "give --api-key-file FILE, or --allow-public to accept requests from anyone"
         )
     key = None if api_key_file is None else middleware.read_key(api_key_file)
+    shard_server_key = None if shard_server_key_file is None else middleware.read_key(shard_server_key_file)
     limits = errors.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
     hosts = None if is_public else middleware.LOOPBACK | {host.lower()}
     device = options.check_device(device)
-    application = app.create_app(models, limits=limits, api_key=key, hosts=hosts, device=device)
+    application = app.create_app(
+        models,
+        limits=limits,
+        api_key=key,
+        hosts=hosts,
+        device=device,
+        shard_servers=shard_server or (),
+        shard_server_key=shard_server_key,
+    )
     listener = http.bind(host, port)
     logs.log_to_stderr(quiet)
     print(http.url(host, listener), flush=True)

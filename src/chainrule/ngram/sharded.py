@@ -9,7 +9,7 @@ model in the same order, so that the results are equal bit for bit.
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
@@ -19,7 +19,7 @@ import numpy as np
 from chainrule import system
 from chainrule.config import to_json
 from chainrule.data.training_data import TrainingData
-from chainrule.errors import ConfigError, ModelFileError
+from chainrule.errors import ConfigError, ModelFileError, ShardError
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.ngram import config as ngram_config
 from chainrule.ngram import engine as engines
@@ -77,7 +77,7 @@ class Prefixes(NamedTuple):
             np.zeros((rows, order - 1), dtype=np.float32),
         )
 
-    def fill(self, rows: Ids, other: "Prefixes") -> None:
+    def fill(self, rows: Ids | slice, other: "Prefixes") -> None:
         """Set these rows."""
         for whole, part in zip(self, other, strict=True):
             whole[rows] = part
@@ -339,6 +339,8 @@ class ShardedModel:
     @cached_property
     def _unigrams(self) -> Floats:
         """(V,) log p of the words after the empty context."""
+        if not self.sources:
+            raise self._missing_error(0)
         return self.sources[0].extensions([np.zeros(0, dtype=np.int32)])[0].log_probs.astype(np.float64)
 
     @cached_property
@@ -351,18 +353,18 @@ class ShardedModel:
         return sources
 
     def _sources_of(self, first_words: Ids) -> Ids:
-        """Return the index of the source of each first word; raise ModelFileError if its shard is missing."""
+        """Return the index of the source of each first word; raise ShardError if its shard is missing."""
         shards = shards_of(first_words, np.asarray(self.config.bounds))
         sources = np.asarray(self._source_of_shard)[shards]
         if len(sources) and sources.min() < 0:
-            raise self.missing_error(int(shards[np.argmin(sources)]))
+            raise self._missing_error(int(shards[np.argmin(sources)]))
         return sources
 
-    def missing_error(self, shard: int) -> ModelFileError:
+    def _missing_error(self, shard: int) -> ShardError:
         """Return the error of a shard that no source has."""
-        return ModelFileError(
-            f"{self.path or 'the model'} lacks {file_name(shard, self.config.shards)}",
-            "copy the file into the folder",
+        return ShardError(
+            f"{self.path or 'the model'} lacks {file_name(shard, self.config.shards)}; copy the file into the "
+            "folder, or give the addresses of servers that have it (chainrule serve --shard-server URL)"
         )
 
     def _prefixes(self, words: Ids) -> Prefixes:
@@ -462,6 +464,11 @@ def split(lm: NgramModel, config: ngram_config.Config, shards: int) -> ShardedMo
     )
     digests = tuple(local.digests[shard] for shard in range(shards))
     return ShardedModel(sharded_config, lm.vocabulary, lm.context, lm.is_normalized, digests, (local,))
+
+
+def add_source(lm: ShardedModel, source: ShardSource) -> ShardedModel:
+    """Return the model with a further source of shards; earlier sources take precedence."""
+    return replace(lm, sources=(*lm.sources, source))
 
 
 def join(lm: ShardedModel) -> tuple[NgramModel, ngram_config.Config]:

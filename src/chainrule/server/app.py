@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from chainrule import __version__
-from chainrule.errors import ChainruleError
+from chainrule.errors import ChainruleError, ShardError
 from chainrule.server.errors import ApiError, Limits
 from chainrule.server.json_body import JsonBodyMiddleware, JsonRoute, printable_name
+from chainrule.server.logs import LOG
 from chainrule.server.middleware import (
     LOOPBACK,
     AccessMiddleware,
@@ -28,7 +29,15 @@ from chainrule.server.models import ModelRegistry
 
 HEALTH: Final = {"status": "ok", "version": __version__}
 
-ROUTES: Final = ("routes.completions", "routes.tokenize", "routes.score", "routes.beam", "routes.context", "page")
+ROUTES: Final = (
+    "routes.completions",
+    "routes.tokenize",
+    "routes.score",
+    "routes.beam",
+    "routes.context",
+    "routes.shards",
+    "page",
+)
 """Modules of this package that define `add_routes(app, registry)`, in the order of the API description."""
 
 
@@ -39,12 +48,17 @@ def create_app(
     api_key: str | None = None,
     hosts: Collection[str] | None = LOOPBACK,
     device: str = "auto",
+    shard_servers: Sequence[str] = (),
+    shard_server_key: str | None = None,
 ) -> FastAPI:
     """Create the application for these model folders.
 
-    Requests whose Host header is not in `hosts` are rejected; None allows any.
+    Requests whose Host header is not in `hosts` are rejected; None allows any. Sharded models are connected to
+    `shard_servers`.
     """
-    registry = ModelRegistry(folders, limits, device=device)
+    registry = ModelRegistry(
+        folders, limits, device=device, shard_servers=shard_servers, shard_server_key=shard_server_key
+    )
     requests = RunningRequests(registry.limits.waiting)
     access_rules = AccessRules(api_key, hosts)
     app = FastAPI(
@@ -128,6 +142,12 @@ async def _handle_chainrule_error(request: Request, error: ChainruleError) -> Re
     return ApiError(400, str(error)).response()
 
 
+async def _handle_shard_error(request: Request, error: ShardError) -> Response:
+    LOG.error("%s", error)
+    message = "a part of the model is not available; the server's log says why"
+    return ApiError(503, message, code="shard_unavailable").response()
+
+
 async def _handle_validation_error(request: Request, error: RequestValidationError) -> Response:
     errors = error.errors()
     field = _field(errors[0], error.body)
@@ -158,6 +178,7 @@ HANDLERS: Final[dict[Any, Any]] = {
     ApiError: _handle_api_error,
     HTTPException: _handle_http_error,
     ChainruleError: _handle_chainrule_error,
+    ShardError: _handle_shard_error,
     RequestValidationError: _handle_validation_error,
 }
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from chainrule import api
 from chainrule.errors import ChainruleError, NotFoundError, UsageError
@@ -15,6 +15,9 @@ from chainrule.server.logs import LOG, add_log_fields
 from chainrule.server.threads import run_in_daemon_thread
 from chainrule.server.worker import Scheduler
 from chainrule.storage import verified_dir
+
+SHARDED: Final = "sharded-ngram"
+"""Family whose models can be connected to shard servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +32,23 @@ class LoadedModel:
 class ModelRegistry:
     """Models by name; each is loaded once, even if several requests need it at the same time."""
 
-    def __init__(self, folders: Sequence[Path], limits: Limits | None = None, *, device: str = "auto") -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        limits: Limits | None = None,
+        *,
+        device: str = "auto",
+        shard_servers: Sequence[str] = (),
+        shard_server_key: str | None = None,
+    ) -> None:
         self.limits = limits or Limits()
         self._device = device
-        for path in folders:
-            check_language_model(path)
+        self._shard_servers, self._shard_server_key = tuple(shard_servers), shard_server_key
+        families = {path: read_family(path) for path in folders}
         self._folders = assign_names(folders)
+        self._sharded = [name for name, path in self._folders.items() if families[path] == SHARDED]
+        if shard_servers:
+            self._check_shard_servers()
         # Read once, because the folder may be moved while its model is served.
         self._created = {name: int(path.stat().st_mtime) for name, path in self._folders.items()}
         self._loading: dict[str, asyncio.Task[LoadedModel]] = {}
@@ -42,6 +56,10 @@ class ModelRegistry:
     def names(self) -> list[str]:
         """Return the model names in the order of the folders."""
         return list(self._folders)
+
+    def sharded(self) -> list[str]:
+        """Return the names of the sharded n-gram models."""
+        return self._sharded
 
     async def get(self, name: str | None) -> LoadedModel:
         """Return a model, loading it if necessary; None is the first model. A failed load is retried."""
@@ -84,7 +102,7 @@ class ModelRegistry:
     async def _load(self, name: str) -> LoadedModel:
         try:
             model = await run_in_daemon_thread(
-                lambda: api.load(self._folders[name], kind="language model", device=self._device)
+                lambda: self._read(name),
             )
         except (ChainruleError, OSError, MemoryError) as error:
             LOG.error("the model %s cannot be loaded: %s", name, str(error) or type(error).__name__)
@@ -92,6 +110,24 @@ class ModelRegistry:
                 503, f"the model '{name}' cannot be loaded; the server's log says why", code="model_not_loaded"
             ) from error
         return LoadedModel(name, model, Scheduler(model, rows=self.limits.rows))
+
+    def _read(self, name: str) -> Model:
+        """Load a model; a sharded one is connected to the shard servers."""
+        servers = self._shard_servers if name in self._sharded else ()
+        return api.load(
+            self._folders[name],
+            kind="language model",
+            device=self._device,
+            shard_servers=servers,
+            shard_server_key=self._shard_server_key,
+        )
+
+    def _check_shard_servers(self) -> None:
+        """Raise if a shard server cannot be used, so that the server does not start."""
+        if not self._sharded:
+            raise UsageError("--shard-server is for sharded models, but there is none among the folders; omit it")
+        for name in self._sharded:
+            self._read(name)
 
     def _forget_failed(self, name: str, task: asyncio.Task[LoadedModel]) -> None:
         if task.cancelled() or task.exception() is not None:
@@ -102,9 +138,9 @@ def _is_loaded(task: "asyncio.Task[LoadedModel]") -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-def check_language_model(path: Path) -> None:
-    """Raise ModelFileError unless `path` is a complete language-model folder, without loading the model."""
-    read_config(verified_dir.open_dir(path))
+def read_family(path: Path) -> str:
+    """Return the family; raise ModelFileError unless `path` is a complete language-model folder."""
+    return str(read_config(verified_dir.open_dir(path))["family"])
 
 
 def assign_names(folders: Sequence[Path]) -> dict[str, Path]:

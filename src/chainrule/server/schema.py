@@ -178,6 +178,18 @@ class NextRequest(Request):
         )
 
 
+class PrefixesRequest(Request):
+    """Body of `POST /v1/shards/prefixes`."""
+
+    words: str = Field(description="Rows of n word ids, padded with -1, as little-endian int32 in base64.")
+
+
+class ExtensionsRequest(Request):
+    """Body of `POST /v1/shards/extensions`."""
+
+    contexts: str = Field(description="Rows of n word ids of contexts, padded with -1, as int32 in base64.")
+
+
 class BeamRequest(Request):
     """Body of `POST /v1/beam`: a prompt and the beam-search settings."""
 
