@@ -31,7 +31,7 @@ PARTS = {
 
 
 def doctor(json: options.Json = False) -> None:
-    """Check versions, compiler, extension, torch, devices, threads, Java, disk.
+    """Check versions, compiler, torch, devices, Java and disk space.
 
     For each missing package, the command that installs it is printed.
 
