@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 
 import typer
 
+from chainrule.distributed.options import EngineOptions
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,18 @@ def _value_type(hint: Any) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         return _value_type(next(kind for kind in get_args(hint) if kind is not type(None)))
     return str if get_origin(hint) in (Literal, tuple) else hint
+
+
+ENGINE = options_from_fields(EngineOptions, "on", "workers", "master", "work", "partition")
+"""Options of a job on an engine, for `expand_option_groups`; see `engine_options`."""
+RESUME_JOB = options_from_fields(EngineOptions, "resume")
+"""The option --resume of a command that has no other meaning for it."""
+
+
+def engine_options(settings: dict[str, Any], *, resume: bool = False) -> EngineOptions:
+    """Take the options of `ENGINE` and `RESUME_JOB` out of `settings`."""
+    chosen = {name: settings.pop(name) for name in (*ENGINE, *RESUME_JOB) if name in settings}
+    return EngineOptions(**({"resume": resume} | chosen))
 
 
 def expand_option_groups(
