@@ -1,6 +1,7 @@
 """`chainrule convert`: import, export and transform models."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import emit, progress, say
+from chainrule.errors import UsageError
 from chainrule.ngram.config import Config as NgramConfig
 from chainrule.progress import Progress, silent
 
@@ -55,17 +57,9 @@ def convert(
     """
     from chainrule.applications import convert as exchange
     from chainrule.embeddings import storage
-    from chainrule.errors import UsageError
 
+    _check_target(to, shards, settings)
     entropy_prune, layout, bits = (settings.get(name) for name in ("entropy_prune", "layout", "bits"))
-    if to is not None and to not in KINDS:
-        raise UsageError(f"--to is '{to}'; choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-    if to == "word2vec" and entropy_prune is not None:
-        raise UsageError("--entropy-prune is for n-gram models, not for word vectors; leave it out")
-    if to in ("arpa", "word2vec") and (layout, bits) != (None, None):
-        raise UsageError("--layout and --quantize apply to model folders; leave them out, or use --to ngram")
-    if (to == "shards") != (shards is not None):
-        raise UsageError("--to shards and --shards N go together; give both, or neither")
     if to == "arpa" and str(out) == "-":
         exchange.write_arpa(_ngram(source, entropy_prune), sys.stdout.buffer)
         return
@@ -85,6 +79,18 @@ def convert(
     if json:
         emit({"source": str(source), "out": str(out), "to": to or "model"})
     say(f"wrote {out}")
+
+
+def _check_target(to: str | None, shards: int | None, settings: Mapping[str, object]) -> None:
+    """Raise UsageError for an unknown target and for options that do not apply to it."""
+    if to is not None and to not in KINDS:
+        raise UsageError(f"--to is '{to}'; choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if to == "word2vec" and "entropy_prune" in settings:
+        raise UsageError("--entropy-prune is for n-gram models, not for word vectors; leave it out")
+    if to in ("arpa", "word2vec") and settings.keys() & {"layout", "bits"}:
+        raise UsageError("--layout and --quantize apply to model folders; leave them out, or use --to ngram")
+    if (to == "shards") != (shards is not None):
+        raise UsageError("--to shards and --shards N go together; give both, or neither")
 
 
 def _ngram(source: Path, entropy_prune: float | None, bar: Progress = silent) -> "Model":

@@ -1,5 +1,6 @@
 """`chainrule serve`: serve models over HTTP."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -7,21 +8,55 @@ import typer
 
 from chainrule.cli import options
 from chainrule.cli.console import say
+from chainrule.errors import MissingExtra, UsageError
 
 
-def serve(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Folders of trained models.")],
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; the default accepts local connections only.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 8080,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Address that the server listens on, and who may connect."""
+
+    host: Annotated[str, typer.Option(help="Address to listen on; the default accepts local connections only.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 8080
     api_key_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Require the API key in this file (header Authorization: Bearer KEY)."),
-    ] = None,
+    ] = None
     allow_public: Annotated[
         bool, typer.Option("--allow-public", help="Allow connections from other machines without an API key.")
-    ] = False,
+    ] = False
+
+    def check(self, is_public: bool) -> None:
+        """Raise UsageError if other machines can connect without a key and this was not requested."""
+        if is_public and self.api_key_file is None and not self.allow_public:
+            raise UsageError(
+                f"{self.host} can be reached from other machines, but there is no key;\n"
+                "give --api-key-file FILE, or --allow-public to accept requests from anyone"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardServers:
+    """Servers that have the shards of a sharded model."""
+
+    shard_server: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Address of a server that has shards of a sharded model, http://HOST:PORT; repeat for several.",
+        ),
+    ] = None
+    shard_server_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the API key of the shard servers.")
+    ] = None
+
+
+@options.expand_option_groups()
+def serve(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL…", help="Folders of trained models.")],
+    *,
+    address: Address,
     max_seconds: Annotated[
         float, typer.Option(min=0.001, max=86_400, help="Timeout of a request in seconds.")
     ] = 60.0,
@@ -31,16 +66,7 @@ def serve(
             min=0, max=86_400, help="Seconds that running requests get to finish when the server is stopped."
         ),
     ] = 5.0,
-    shard_server: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="URL",
-            help="Address of a server that has shards of a sharded model, http://HOST:PORT; repeat for several.",
-        ),
-    ] = None,
-    shard_server_key_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with the API key of the shard servers.")
-    ] = None,
+    shard_servers: ShardServers,
     device: options.Device = "auto",
     quiet: Annotated[
         bool, typer.Option("--quiet", help="Disable the access log; warnings and errors are still logged.")
@@ -55,8 +81,6 @@ def serve(
 
     chainrule serve runs/sharded5 --shard-server http://10.0.0.1:8080 --shard-server http://10.0.0.2:8080
     """
-    from chainrule.errors import MissingExtra, UsageError
-
     try:
         from chainrule.server import app, errors, http, logs, middleware
     except ModuleNotFoundError as error:
@@ -64,27 +88,20 @@ def serve(
             raise
         raise MissingExtra("serving needs fastapi and uvicorn: pip install 'chainrule[serve]'") from error
 
+    host, shard_key_file = address.host, shard_servers.shard_server_key_file
     is_public = not http.is_loopback(host)
-    if is_public and api_key_file is None and not allow_public:
-        raise UsageError(
-            f"{host} can be reached from other machines, but there is no key;\n"
-            "give --api-key-file FILE, or --allow-public to accept requests from anyone"
-        )
-    key = None if api_key_file is None else middleware.read_key(api_key_file)
-    shard_server_key = None if shard_server_key_file is None else middleware.read_key(shard_server_key_file)
+    address.check(is_public)
     limits = errors.Limits(seconds=max_seconds, rows=rows, grace_seconds=grace)
-    hosts = None if is_public else middleware.LOOPBACK | {host.lower()}
-    device = options.check_device(device)
     application = app.create_app(
         models,
         limits=limits,
-        api_key=key,
-        hosts=hosts,
-        device=device,
-        shard_servers=shard_server or (),
-        shard_server_key=shard_server_key,
+        api_key=None if address.api_key_file is None else middleware.read_key(address.api_key_file),
+        hosts=None if is_public else middleware.LOOPBACK | {host.lower()},
+        device=options.check_device(device),
+        shard_servers=shard_servers.shard_server or (),
+        shard_server_key=None if shard_key_file is None else middleware.read_key(shard_key_file),
     )
-    listener = http.bind(host, port)
+    listener = http.bind(host, address.port)
     logs.log_to_stderr(quiet)
     print(http.url(host, listener), flush=True)
     address_note = f" on all addresses of this machine ({host})" if http.is_wildcard(host) else ""

@@ -123,8 +123,9 @@ class RecurrentLayer(nn.Module):
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read (T, B, in) from a state: all outputs (T, B, D) and the final state."""
+        weights = self.weights()
         x, *before = cast(x, *state)
-        return self.forward_with(x, tuple(before), self.weights())
+        return self.forward_with(x, tuple(before), weights)
 
     def forward_with(self, x: Tensor, state: Tensors, weights: list[Tensor]) -> tuple[Tensor, Tensors]:
         """Forward pass with the given weights, by a fused kernel if available, else by `unroll`."""

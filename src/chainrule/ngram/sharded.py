@@ -300,18 +300,18 @@ class ShardedModel:
         """Return log p of the scored words: the longest stored n-gram plus the weights of longer contexts."""
         words, starts, scored = sequences
         n, log_missing = self.order, self.config.log_missing
-        found = self._prefixes(_windows(words, starts, n))
-        log_p = found.log_probs[scored, 0].astype(np.float64)
+        prefixes = self._prefixes(_windows(words, starts, n))
+        log_p = prefixes.log_probs[scored, 0].astype(np.float64)
         distance = scored - starts[scored]  # words before the scored one
         reach = scored - _last_begins(words, starts, self.vocabulary.bos)[scored]
         for m in range(1, n):  # contexts of m words, which begin at `first`
             has_context = distance >= m
             first = np.where(has_context, scored - m, 0)
-            lengths = np.where(has_context, found.lengths[first], 0)
-            backed_off = np.where(lengths == m, log_p + found.log_backoffs[first, m - 1], log_p)
+            lengths = np.where(has_context, prefixes.lengths[first], 0)
+            backed_off = np.where(lengths == m, log_p + prefixes.log_backoffs[first, m - 1], log_p)
             if log_missing:
                 backed_off = np.where((lengths < m) & (m <= reach), log_p + log_missing, backed_off)
-            log_p = np.where(lengths > m, found.log_probs[first, m], backed_off)
+            log_p = np.where(lengths > m, prefixes.log_probs[first, m], backed_off)
         return engines.check_scores(log_p, self)
 
     def _next_log_probs(self, contexts: Ids) -> Floats:
@@ -322,13 +322,13 @@ class ShardedModel:
             for first in range(len(words)):
                 suffix = np.ascontiguousarray(words[first:], dtype=np.int32)
                 queries[suffix.tobytes()] = suffix
-        found = dict(zip(queries, self._extensions(list(queries.values())), strict=True))
+        extensions = dict(zip(queries, self._extensions(list(queries.values())), strict=True))
         log_p = np.tile(self._unigrams, (len(contexts), 1))
         for row, words in zip(log_p, trimmed, strict=True):
             begins = np.flatnonzero(words == self.vocabulary.bos)
             reach = len(words) - (int(begins[-1]) if len(begins) else 0)
             for m in range(1, len(words) + 1):
-                after = found[np.ascontiguousarray(words[len(words) - m :], dtype=np.int32).tobytes()]
+                after = extensions[np.ascontiguousarray(words[len(words) - m :], dtype=np.int32).tobytes()]
                 if after.is_stored:
                     row += after.log_backoff
                     row[after.words] = after.log_probs

@@ -305,7 +305,7 @@ def write(
     after any failure it is unchanged.
     """
     target = resolve(path)
-    inputs = _locks_held.get(_lock_key(path))
+    inputs = _locks_held.get(_lock_key(target))
     facts = facts if inputs is None else {**facts, "inputs": inputs}
     refusal = None
     try:
@@ -378,7 +378,7 @@ def check_replace(path: Path, facts: Mapping[str, JSON], *, force: bool = False,
 
 def _check_inputs(path: Path, old: JSON) -> None:
     """Raise unless the inputs of the finished model are known and equal to those of this command."""
-    inputs = _locks_held.get(_lock_key(path)) or {}
+    inputs = _locks_held.get(_lock_key(resolve(path))) or {}
     recorded_inputs = old if isinstance(old, Mapping) else {}
     for name in sorted({*inputs, *recorded_inputs}):
         if inputs.get(name) is None or inputs[name] != recorded_inputs.get(name):
@@ -493,7 +493,7 @@ def lock(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
     Links are followed, so that every name of a folder has the same lock. The lock is re-entrant. `inputs` are
     recorded in the manifest of the folder that `write` creates at `path` in the block.
     """
-    holder = _lock_key(path)
+    holder = _lock_key(resolve(path))
     lock_file = holder[2]
     if holder in _locks_held:
         yield
@@ -515,9 +515,8 @@ def lock(path: Path, inputs: Inputs | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock_key(path: Path) -> tuple[int, int, Path]:
-    """Return the process id, the thread id and the lock file for `path`."""
-    target = resolve(path)
+def _lock_key(target: Path) -> tuple[int, int, Path]:
+    """Return the process id, the thread id and the lock file of a resolved path."""
     return os.getpid(), threading.get_ident(), target.with_name(f".{target.name}.lock")
 
 
