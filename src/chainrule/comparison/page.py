@@ -59,7 +59,7 @@ TEXT_COLUMNS = ("model", "tokenizer", "status", "sample")
 MAX_SAMPLE_LENGTH = 1200  # characters shown
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """Displayed content, sort value and tooltip of a table cell."""
 
     shown: str
@@ -128,18 +128,18 @@ def _row(columns: Sequence[str], rank: int, group: tuple[Row, ...], best: float,
     epochs = "" if row.epochs is None else f"{row.epochs:.3g}"
     steps = "" if row.steps is None else f"{row.steps:,} steps"
     cells = {
-        "rank": Cell(str(rank) if rank else "–", rank or math.inf),
-        "model": Cell(_name(group, wins), row.name),
-        "tokenizer": Cell(html.escape(row.tokenizer), row.tokenizer),
-        "bits": Cell(_bits(row), row.bits_per_byte),
-        "behind": Cell(behind, excess, row.difference.describe() if row.difference else ""),
-        "perplexity": Cell(format_perplexity(row.perplexity), row.perplexity),
-        "word-perplexity": Cell(format_perplexity(row.perplexity_per_word), row.perplexity_per_word),
-        "size": Cell(format_size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
-        "time": Cell(format_duration(row.train_seconds), row.train_seconds, rate),
-        "epochs": Cell(epochs, -1 if row.epochs is None else row.epochs, steps),
-        "status": Cell(_status(row), row.status),
-        "sample": Cell(_sample(row.sample), row.sample[:40]),
+        "rank": TableCell(str(rank) if rank else "–", rank or math.inf),
+        "model": TableCell(_name(group, wins), row.name),
+        "tokenizer": TableCell(html.escape(row.tokenizer), row.tokenizer),
+        "bits": TableCell(_bits(row), row.bits_per_byte),
+        "behind": TableCell(behind, excess, row.difference.describe() if row.difference else ""),
+        "perplexity": TableCell(format_perplexity(row.perplexity), row.perplexity),
+        "word-perplexity": TableCell(format_perplexity(row.perplexity_per_word), row.perplexity_per_word),
+        "size": TableCell(format_size(row.size_bytes), row.size_bytes, f"{row.parameters:,} parameters"),
+        "time": TableCell(format_duration(row.train_seconds), row.train_seconds, rate),
+        "epochs": TableCell(epochs, -1 if row.epochs is None else row.epochs, steps),
+        "status": TableCell(_status(row), row.status),
+        "sample": TableCell(_sample(row.sample), row.sample[:40]),
     }
     return f"<tr>{''.join(cells[column].to_html(column) for column in columns)}</tr>"
 

@@ -68,7 +68,7 @@ class NeuralClassifier:
             raise ConfigError(f"a network is explained by {' or '.join(EXPLANATIONS)}, not by '{by}'")
         (ids,) = encode([text], self.tokenizer, self.network.config.longest)
         if by == "attention":
-            token_weights = saliency.attention_weights(self.network, ids)
+            token_weights = saliency.pooling_weights(self.network, ids)
         else:
             token_weights = saliency.integrated_gradients(self.network, ids, label, other)
         spans = _token_spans(text, self.tokenizer)
@@ -91,7 +91,7 @@ def train(
 ) -> tuple[NeuralClassifier, ClassifyConfig, dict[str, Any], bytes]:
     """Train a network; return it with its config, the run metrics and the training log.
 
-    `chosen` holds tokenizer and network settings.
+    `chosen` contains tokenizer and network settings.
     """
     initialization = initialize(ClassifyConfig, family, chosen, data.texts, sources, options, {"lowercase": True})
     config, tokenizer = initialization.config, initialization.tokenizer

@@ -117,16 +117,16 @@ def test_saliency_leaves_the_classifier_unchanged() -> None:
     classifier = network(pooling="attention")
     before = {name: tensor.clone() for name, tensor in classifier.state_dict().items()}
     saliency.integrated_gradients(classifier, ROW, 0, 1)
-    saliency.attention_weights(classifier, ROW)
+    saliency.pooling_weights(classifier, ROW)
     assert all(torch.equal(tensor, before[name]) for name, tensor in classifier.state_dict().items())
     assert all(parameter.grad is None for parameter in classifier.parameters())
 
 
 def test_attention_weights_of_a_text() -> None:
     classifier = network(pooling="attention")
-    weights = saliency.attention_weights(classifier, ROW)
+    weights = saliency.pooling_weights(classifier, ROW)
     assert weights.shape == (5,)  # `<s>` is not pooled
     assert weights.sum() == pytest.approx(1)
     assert (weights > 0).all()
     with pytest.raises(ConfigError, match="pools by 'max' and has no attention"):
-        saliency.attention_weights(network(), ROW)
+        saliency.pooling_weights(network(), ROW)

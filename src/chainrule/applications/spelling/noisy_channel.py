@@ -130,7 +130,7 @@ class Channel:
         for key in sorted(self.substitutions, key=lambda key: (len(key[0]) + len(key[1]), key)):
             alpha, beta = key
             total = self.occurrences.get(alpha, 0.0)
-            prior = math.exp(_best_partition(alpha, beta, table, self))
+            prior = math.exp(_best_segmentation(alpha, beta, table, self))
             table[key] = math.log((self.substitutions[key] + self.strength * prior) / (total + self.strength))
         return table
 
@@ -227,8 +227,8 @@ def _substrings(meant: str, longest: int) -> Iterator[str]:
         yield from (meant[i : i + size] for i in range(len(meant) - max(size, 1) + 1))
 
 
-def _best_partition(alpha: str, beta: str, table: dict[tuple[str, str], float], channel: Channel) -> float:
-    """log p(α → β) by the best partition into shorter substitutions or single edits."""
+def _best_segmentation(alpha: str, beta: str, table: dict[tuple[str, str], float], channel: Channel) -> float:
+    """log p(α → β) by the best segmentation into shorter substitutions or single edits."""
     best = {(0, 0): 0.0}
     for i in range(len(alpha) + 1):
         for j in range(len(beta) + 1):
@@ -359,7 +359,7 @@ class ChannelTables:
             rows = np.flatnonzero(sizes == size)
             x = _slice(meant, rows, first[rows], last_x[rows], int(size))
             y = _slice(written, rows, first[rows], last_y[rows], int(size))
-            log_p[rows] = log_common[rows] + self._best_partition(x, y)
+            log_p[rows] = log_common[rows] + self._best_segmentation(x, y)
         return log_p
 
     def _trim(self, meant: CodePoints, written: CodePoints) -> tuple[Floats, Ids, Ids, Ids]:
@@ -384,8 +384,8 @@ class ChannelTables:
         at = np.minimum(np.searchsorted(self.alphabet, codes), len(self.alphabet) - 1)
         return np.where(self.alphabet[at] == codes, at + 1, 0)
 
-    def _best_partition(self, meant: CodePoints, written: CodePoints) -> Floats:
-        """(P,) log p of the best partition of each pair: D[i, j] = max_{α,β} D[i − |α|, j − |β|] + log p(α → β)."""
+    def _best_segmentation(self, meant: CodePoints, written: CodePoints) -> Floats:
+        """(P,) log p of the best segmentations: D[i, j] = max_{α,β} D[i − |α|, j − |β|] + log p(α → β)."""
         X, Y = (np.ascontiguousarray(word.codes.T) for word in (meant, written))  # (M, P), (J, P)
         x, y = self._indices(X), self._indices(Y)
         M, J, P = len(x), len(y), x.shape[1]
@@ -453,7 +453,7 @@ def _hash(keys: Keys) -> Ids:
 
 
 def _update_where(condition: NDArray[np.bool_], before: Floats, log_p: float, cell: Floats) -> None:
-    """Update the cell with this edit where the condition holds."""
+    """Update the cell with this edit where the condition is true."""
     rows = np.flatnonzero(condition)
     cell[rows] = np.maximum(cell[rows], before[rows] + log_p)
 

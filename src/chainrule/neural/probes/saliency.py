@@ -39,8 +39,8 @@ def integrated_gradients(network: TextClassifier, text: Ids, label: int, other: 
     return check_outputs(_to_numpy((E[ids] * mean).sum(dim=-1)[1:]), network, allow_neg_inf=False)
 
 
-def attention_weights(network: TextClassifier, text: Ids) -> Floats:
-    """(T − 1,) attention weights of the tokens after `<s>`; they sum to 1."""
+def pooling_weights(network: TextClassifier, text: Ids) -> Floats:
+    """(T − 1,) weights of attention pooling over the tokens after `<s>`; they sum to 1."""
     if network.attention is None:
         raise ConfigError(
             f"this classifier pools by '{network.config.pooling}' and has no attention; explain it by gradient"
