@@ -300,7 +300,7 @@ class Model:
         return self.speller.log_probs(text.spellings)
 
     def _cause(self, text: EncodedText, log_probs: Floats) -> str | None:
-        """Describe the first token with probability zero; None if there is none."""
+        """Describe the first token with probability zero; None if all tokens are possible."""
         first = first_impossible(text, log_probs)
         if first is None:
             return None

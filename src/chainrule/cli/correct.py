@@ -21,7 +21,7 @@ class ChannelOptions:
     """Options of the noisy-channel model."""
 
     error_rate: Annotated[float, typer.Option(help="Prior probability that a word is misspelled.")] = 0.02
-    weight: Annotated[float, typer.Option(help="Weight of the language model relative to the edit model.")] = 1.0
+    weight: Annotated[float, typer.Option(help="Weight of the language model relative to the error model.")] = 1.0
     beam: Annotated[int, typer.Option(help="Beam size.")] = 8
     real_words: Annotated[
         bool, typer.Option("--real-words/--no-real-words", help="Also correct words that are in the vocabulary.")
@@ -41,7 +41,7 @@ def correct(
         ),
     ] = None,
     channel: Annotated[
-        Path | None, typer.Option(help="Edit-model file: written if --pairs is given, read otherwise.")
+        Path | None, typer.Option(help="Error-model file: written if --pairs is given, read otherwise.")
     ] = None,
     candidates: Annotated[
         int, typer.Option(min=0, max=1000, help="Number of candidates to print for each uncertain word.")

@@ -66,7 +66,7 @@ def generate(
 
 def next_token(
     model: options.ModelFolder,
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="Text of the line so far.")],
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="Text that precedes the token to predict.")],
     top: Annotated[int, typer.Option(help="Number of tokens to print.")] = 10,
     complete: Annotated[bool, typer.Option("--complete", help="Complete the word that CONTEXT ends with.")] = False,
     device: options.Device = "auto",

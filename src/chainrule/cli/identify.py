@@ -1,4 +1,4 @@
-"""`chainrule identify`: classify lines by the model that gives them the highest probability."""
+"""`chainrule identify`: classify lines by the model that assigns them the highest probability."""
 
 import math
 from pathlib import Path
@@ -38,7 +38,7 @@ def identify(
     text_format: options.TextFormat,
     json: options.Json = False,
 ) -> None:
-    """Name the model that gives each line the highest probability.
+    """Print the model that assigns each line the highest probability.
 
     With one model per class, this identifies the language, author or genre of a text.
 

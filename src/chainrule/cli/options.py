@@ -105,7 +105,7 @@ def expand_option_groups(
     """Return a decorator that lets Typer see groups of options as single options.
 
     A parameter of the command whose type is a dataclass stands for the options of its fields. The parameter
-    `settings` stands for the given options (name -> annotated type); its value holds those that were given.
+    `settings` stands for the given options (name -> annotated type); its value contains those that were given.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

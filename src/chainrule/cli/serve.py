@@ -44,7 +44,7 @@ class ShardServers:
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Address of a server that has shards of a sharded model, http://HOST:PORT; repeat for several.",
+            help="Address of a server that has shards of a sharded model, http://HOST:PORT. Repeatable.",
         ),
     ] = None
     shard_server_key_file: Annotated[
@@ -62,9 +62,7 @@ def serve(
     ] = 60.0,
     grace: Annotated[
         float,
-        typer.Option(
-            min=0, max=86_400, help="Seconds that running requests get to finish when the server is stopped."
-        ),
+        typer.Option(min=0, max=86_400, help="Grace period for running requests at shutdown, in seconds."),
     ] = 5.0,
     shard_servers: ShardServers,
     device: options.Device = "auto",

@@ -59,7 +59,9 @@ SETTINGS = training_options.TASK_SETTINGS | {
         "folder.  [default: bpe]",
         "--tokenizer",
     ),
-    "joint": options.option(bool, "One vocabulary for source and target, or one each.", "--joint/--separate"),
+    "joint": options.option(
+        bool, "Share one vocabulary between source and target, or train two.", "--joint/--separate"
+    ),
     "attention": options.option(
         str, f"Attention over the source ({', '.join(CELLS)}): none, dot, scaled-dot, general or additive."
     ),

@@ -171,7 +171,7 @@ def evaluate(
         bool, typer.Option("--sections", help="Also print the analogy accuracy of each section.")
     ] = False,
     rare: Annotated[
-        bool, typer.Option("--rare", help="Also evaluate the third of the pairs with the rarest words.")
+        bool, typer.Option("--rare", help="Also evaluate on the third of the pairs with the rarest words.")
     ] = False,
     json: options.Json = False,
 ) -> None:

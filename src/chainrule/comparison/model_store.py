@@ -31,7 +31,7 @@ class Output:
         self._is_begun = False
 
     def check(self, text_sha256: str | None = None, training_sha256: str | None = None) -> None:
-        """Raise if the folder holds a model, another comparison, or a comparison of another text."""
+        """Raise if the folder contains a model, another comparison, or a comparison of another text."""
         if self.path.exists() and (not self.path.is_dir() or (self.path / verified_dir.MANIFEST).exists()):
             raise UsageError(f"{self.path} is a file or a model; choose another --out")
         if (self.path / verified_dir.CHECKPOINT).exists():

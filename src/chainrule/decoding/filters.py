@@ -239,9 +239,9 @@ def apply_filters(
 ) -> Floats:
     """Apply penalties, temperature and truncation, in this order, (K, V) -> (K, V).
 
-    `histories` hold the ids of each row so far, including the prompt (see `make_history`). The result is normalized
-    even if the model's scores are not. Tokens that are not predictable, such as `<s>`, are impossible, and so is
-    `<unk>` with `unk="exclude"`; if no other token is possible, `</s>` gets probability 1.
+    `histories` contains the ids of each row so far, including the prompt (see `make_history`). The result is
+    normalized even if the model's scores are not. Tokens that are not predictable, such as `<s>`, are impossible,
+    and so is `<unk>` with `unk="exclude"`; if no other token is possible, `</s>` gets probability 1.
     """
     allowed = mask_unpredictable(log_p, vocabulary)
     if settings.unk == "exclude" and vocabulary.unk is not None:

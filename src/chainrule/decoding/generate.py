@@ -30,7 +30,7 @@ MAX_CELLS: Final = 1 << 21
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generated continuation; `str()` gives prompt and text."""
+    """One generated continuation; `str()` returns prompt and text."""
 
     prompt: str
     text: str  # continuation without the prompt, truncated before a stop string

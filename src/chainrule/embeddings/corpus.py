@@ -1,8 +1,8 @@
 """The corpus of word vectors: word numbers in a file, counts, vocabulary, co-occurrences, and the trained vectors.
 
 A text is counted and numbered in one pass, in constant memory. Words are numbered in order of first appearance.
-The file holds one int32 per word, and SENTENCE_BREAK after every non-empty line. Words are separated by blanks and
-tabs; punctuation is optionally split from them.
+The file contains one int32 per word, and SENTENCE_BREAK after every non-empty line. Words are separated by
+blanks and tabs; punctuation is optionally split from them.
 """
 
 from collections.abc import Callable, Iterable, Iterator

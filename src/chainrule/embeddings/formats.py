@@ -277,7 +277,7 @@ def read_binary_vectors(file: TextFile) -> Vectors:
 
 
 def _read_binary_entries(file: TextFile) -> Iterator[_BinaryEntry]:
-    """Yield the entries of a binary file, as many as its header says."""
+    """Yield the entries of a binary file; the header specifies their number."""
     blocks = read_blocks(file)
     buffer = next(blocks, b"")
     header = _BINARY_HEADER.match(buffer)

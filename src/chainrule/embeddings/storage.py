@@ -148,7 +148,7 @@ def _subwords(values: Any) -> Subwords | None:
 def _check(
     words: tuple[str, ...], arrays: Mapping[str, NDArray[Any]], subwords: Subwords | None, source: Path
 ) -> None:
-    """Raise if the arrays do not have the expected shapes, or hold values whose squares overflow."""
+    """Raise if the arrays do not have the expected shapes, or contain values whose squares overflow."""
     matrix = arrays.get("matrix", np.zeros((0, 0)))
     D = matrix.shape[1] if matrix.ndim == 2 else None
     specs = {"matrix": TensorSpec("float32", (len(words), D))}

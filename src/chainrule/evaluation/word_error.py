@@ -51,7 +51,7 @@ def compare_word_errors(
 ) -> Comparison:
     """Paired bootstrap test of the word error rates of A and B, in percent, over utterances.
 
-    The arrays hold the errors of A, the errors of B and the number of reference words of each utterance, (U,).
+    The arrays contain the errors of A, the errors of B and the number of reference words of each utterance, (U,).
     """
     if not len(a) == len(b) == len(words):
         raise UsageError(

@@ -64,7 +64,7 @@ class SimilarityResult:
 def read_pairs(file: str | Path) -> Pairs:
     """Read word pairs: two words and a score per line, separated by tabs, commas, semicolons or blanks.
 
-    The score is in the third column, or in the first later column that holds a number (as in SimLex-999, where a
+    The score is in the third column, or in the first later column that contains a number (as in SimLex-999, where a
     part of speech precedes it); it is the same column in all lines. Lines that start with `#`, blank lines and a
     header line are skipped.
     """
@@ -95,7 +95,7 @@ class _Line:
 
     @property
     def first_number(self) -> int | None:
-        """Index of the first column after the two words that holds a number."""
+        """Index of the first column after the two words that contains a number."""
         return next((i for i, field in enumerate(self.fields) if i > 1 and _number(field) is not None), None)
 
 

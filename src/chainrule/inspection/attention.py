@@ -59,7 +59,7 @@ class AttentionResult:
 
 
 def section(samples: Sequence[Sample], *, excerpt: int = 32, progress: Progress = silent) -> Section | None:
-    """Return heads, scores and costs of every model with attention; None if there is none."""
+    """Return heads, scores and costs of every model with attention; None without such models."""
     attentive = [sample for sample in samples if _has_attention(sample)]
     if not attentive:
         return None

@@ -718,7 +718,7 @@ def _bytes(written: str) -> bytes:
 
 
 def section(samples: Sequence[Sample], *, track: Sequence[str] = (), progress: Progress = silent) -> Section | None:
-    """Return gates, time constants and correlated cells of every recurrent model; None if there is none.
+    """Return gates, time constants and correlated cells of every recurrent model; None without recurrent models.
 
     `track` selects text properties: names of `PROPERTIES` or `/regex/`.
     """

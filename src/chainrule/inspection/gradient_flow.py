@@ -61,7 +61,7 @@ def plot_gradient_flow(
 ) -> str:
     """Plot the mean norm by lag with quartiles, the product of the forget gates dashed, and bounds dotted.
 
-    One flow gives a line per layer, at most MOST_LAYERS; several flows give the top layer of each. Bounds are
+    One flow is drawn as a line per layer, at most MOST_LAYERS; several flows give the top layer of each. Bounds are
     relative to lag 0, one value per lag. Absolute plots have neither bounds nor gate products.
     """
     lines = select_lines(flows, is_relative)
@@ -272,7 +272,7 @@ def section(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Section | None:
-    """Return the gradient flow of every neural model; None if there is none."""
+    """Return the gradient flow of every neural model; None without neural models."""
     all_flows = {
         sample.name: measure(sample, lags=lags, positions=positions, seed=seed, progress=progress)
         for sample in samples

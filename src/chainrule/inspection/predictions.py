@@ -183,7 +183,7 @@ def predictions_html(
 ) -> str:
     """Colour the first tokens by surprisal, with numbers on hover; reading.js adds a panel of predictions.
 
-    `names` are the display names of the vocabulary (V,); `is_apart` puts blanks between tokens.
+    `names` are the display names of the vocabulary (V,); `is_apart` inserts blanks between tokens.
     """
     N = min(len(tokens), MAX_SHOWN)
     bits = predictions.bits[:N]

@@ -206,7 +206,7 @@ CURVES: Final = 8  # lines of the bound plot
 
 
 def section(samples: Sequence[Sample], *, progress: Progress = silent) -> Section | None:
-    """Return the recurrent matrices of every recurrent model; None if there is none. The text is not used."""
+    """Return the recurrent matrices of every recurrent model; None without recurrent models. Ignores the text."""
     recurrent = [sample for sample in samples if sample.model.family in CELLS]
     if not recurrent:
         return None

@@ -193,8 +193,8 @@ def pack_weights(weights: list[Tensor]) -> list[Tensor]:
 class RecurrentNetwork(Network):
     """Embedding, recurrent layers, optional attention over past states, output layer.
 
-    The state holds the (B, D) tensors of each layer; with attention, the last M states of the top layer (B, M, D)
-    and their validity (B, M); with a learned start, which rows have read nothing yet (B,).
+    The state contains the (B, D) tensors of each layer; with attention, the last M states of the top layer
+    (B, M, D) and their validity (B, M); with a learned start, which rows have read nothing yet (B,).
     """
 
     def __init__(

@@ -330,7 +330,7 @@ def plot_cost_quality(
 
 
 def pareto_front(dots: Sequence[Dot]) -> list[Dot]:
-    """Return the dots that no other dot equals or beats in both x and y, by ascending x."""
+    """Return the Pareto-optimal dots for minimal x and y, by ascending x."""
     front: list[Dot] = []
     for dot in sorted(dots, key=lambda dot: (dot.x, dot.y)):
         if not front or dot.y < front[-1].y:

@@ -83,7 +83,7 @@ class JsonRoute(APIRoute):
 
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], limit: int) -> bytes:
-    """Read the body; never hold more than `limit` bytes, regardless of Content-Length."""
+    """Read the body; never buffer more than `limit` bytes, regardless of Content-Length."""
     declared = headers.get(b"content-length", b"0")
     parts: list[bytes] = []
     size = int(declared) if declared.isdigit() and len(declared) < 20 else limit + 1

@@ -111,7 +111,7 @@ def save(
 ) -> None:
     """Save a model to a folder; `force` allows replacing another model or an unfinished run.
 
-    `config["model"]` holds the settings listed in the model card.
+    `config["model"]` contains the settings listed in the model card.
     """
     described = {
         CONFIG: strict_json.dump(config),

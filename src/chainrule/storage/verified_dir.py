@@ -1,6 +1,6 @@
 """Folders with a checksum manifest: atomic writing, locking, and verification before use.
 
-`manifest.json` holds facts about a folder and the checksums of its files, in a canonical form with its own digest.
+`manifest.json` contains facts about a folder and the checksums of its files, in canonical form with a digest.
 
 A training run in progress keeps a checkpoint and a log in the folder until the finished model replaces it.
 """

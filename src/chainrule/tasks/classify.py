@@ -309,7 +309,7 @@ def train(
     options: RunOptions | None = None,
     **chosen: Any,
 ) -> Classifier:
-    """Train a classifier on labelled texts; `chosen` holds tokenizer and model settings.
+    """Train a classifier on labelled texts; `chosen` contains tokenizer and model settings.
 
     Text is lower-cased by default. A network may start from a `pretrain` folder or a file of word vectors. With
     `valid`, the best epoch is kept and the temperature is fitted on those texts. `column` and `label` name the
@@ -343,7 +343,7 @@ def _train_ngram(
     options: RunOptions,
     chosen: dict[str, Any],
 ) -> tuple[NgramClassifier, BayesConfig, dict[str, Any]]:
-    """Train one n-gram model per label; `chosen` holds tokenizer and n-gram settings."""
+    """Train one n-gram model per label; `chosen` contains tokenizer and n-gram settings."""
     tokenizer_settings, model_settings = split_settings(chosen)
     config = settings.build_config(BayesConfig, model_settings | {"family": "ngram"}, "model", "ngram")
     if tokenizer is not None and tokenizer not in KINDS:

@@ -147,7 +147,7 @@ def train(
     options: RunOptions | None = None,
     **chosen: Any,
 ) -> Pretrained:
-    """Pretrain an encoder; `chosen` holds tokenizer settings (`min_count`) and encoder settings (`hidden`)."""
+    """Pretrain an encoder; `chosen` contains tokenizer settings (`min_count`) and encoder settings (`hidden`)."""
     options = RunOptions.merge(options, chosen).check_output()
     tokenizer_settings, encoder_settings = split_settings(chosen)
     config = settings.build_config(PretrainConfig, {"family": family, **encoder_settings}, "model", family)

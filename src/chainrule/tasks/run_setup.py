@@ -42,7 +42,7 @@ def identify(
 
 
 def make_origin(options: RunOptions, task: str, name: str, sha256: str) -> Origin:
-    """Provenance of the model; raises if `out` holds a finished model of another text."""
+    """Provenance of the model; raises if `out` contains a finished model of another text."""
     fingerprint = Fingerprint(sha256)
     command = options.command or f"chainrule.tasks.{task}.train(…)"
     if options.out is not None and not options.resume:
@@ -79,7 +79,7 @@ def make_tokenizer(
 
 
 def warn_if_all_unknown(tokenizer: Tokenizer) -> None:
-    """Warn if the vocabulary holds only the unknown word."""
+    """Warn if the vocabulary contains only the unknown word."""
     if not tokenizer.vocab.keys() - {tokenizer.config.unk}:
         message = f"the vocabulary is {tokenizer.config.unk} alone: no word is frequent enough, so all are unknown"
         warnings.warn(

@@ -397,10 +397,10 @@ def train(
     options: RunOptions | None = None,
     **chosen: Any,
 ) -> Tagger:
-    """Train a tagger; `chosen` holds tokenizer and model settings.
+    """Train a tagger; `chosen` contains tokenizer and model settings.
 
-    Words are lower-cased by default; the character encoder sees their original spelling. The encoder may start from
-    a `pretrain` folder or from a file of word vectors.
+    Words are lower-cased by default; the character encoder reads their original spelling. The encoder may start
+    from a `pretrain` folder or from a file of word vectors.
     """
     options = RunOptions.merge(options, chosen).check_output()
     data, name = read_sentences(tagged, column)

@@ -179,7 +179,7 @@ class Translator(model.NetworkModel):
         return seq2seq.condition_on(self.network, self.target.vocabulary, [self._encode_source(source, 1)])[0]
 
     def translate(self, source: str, **chosen: Any) -> Translation:
-        """Best translation; `chosen` holds decoding settings (strategy, beam_size, temperature)."""
+        """Best translation; `chosen` contains decoding settings (strategy, beam_size, temperature)."""
         return self.translate_all([source], **chosen)[0][0]
 
     def translate_all(
@@ -192,7 +192,7 @@ class Translator(model.NetworkModel):
         first: int = 0,
         **chosen: Any,
     ) -> list[list[Translation]]:
-        """The `num` best translations or samples of each source; an empty source gives an empty translation.
+        """The `num` best translations or samples of each source; the translation of an empty source is empty.
 
         `chosen` overrides settings of `decoding`. A translation has at most `max_tokens` tokens, by default
         2 · S + 20 for a source of S tokens, and never contains `<unk>`. Samples depend on the seed and the index of
@@ -286,7 +286,7 @@ class Translator(model.NetworkModel):
         progress: Progress | bool = silent,
         **chosen: Any,
     ) -> TranslationReport:
-        """Translate the sources and compare with the targets; `other` holds translations of another system.
+        """Translate the sources and compare with the targets; `other` contains translations of another system.
 
         Pairs with an empty side are skipped and counted; `other` may still contain lines for them. `chosen`
         overrides settings of `decoding`.
@@ -368,7 +368,7 @@ def train(
     options: RunOptions | None = None,
     **chosen: Any,
 ) -> Translator:
-    """Train on sentence pairs, two files or one table; `chosen` holds tokenizer and model settings."""
+    """Train on sentence pairs, two files or one table; `chosen` contains tokenizer and model settings."""
     options = RunOptions.merge(options, chosen).check_output()
     tokenizer_settings, model_settings = split_settings(chosen)
     config = settings.build_config(PairConfig, {"family": family, **model_settings}, "model")

@@ -139,7 +139,7 @@ class ExampleBatches:
 
 
 def shuffled_batches(lengths: Ids, rows: int, seed: Sequence[int] | None) -> list[Ids]:
-    """Batches of row numbers of similar length, in random order; without a seed, in the order of the rows.
+    """Group row numbers into batches of similar length, in random order; without a seed, in row order.
 
     Rows are shuffled, then sorted by length within pools of `POOL` batches.
     """

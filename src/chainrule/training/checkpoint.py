@@ -64,7 +64,7 @@ def holds_model_or_run(run_dir: Path) -> bool:
 
 
 def load(run_dir: Path) -> Checkpoint | None:
-    """Load and verify the checkpoint at `run_dir` on the CPU; None if there is none.
+    """Load and verify the checkpoint at `run_dir` on the CPU; None if the folder has no checkpoint.
 
     Partial files of a killed run are removed first.
     """

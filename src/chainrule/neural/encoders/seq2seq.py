@@ -60,7 +60,7 @@ class PairConfig(EncoderConfig):
 
 
 class PairNetwork(Network):
-    """Encoder of the source and decoder of the target; the state holds the encoded source."""
+    """Encoder of the source and decoder of the target; the state contains the encoded source."""
 
     def __init__(self, config: PairConfig, source_size: int, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ class Seq2Seq(PairNetwork):
     def _step(
         self, u: Tensor, cells: list[Tensor], weights: list[list[Tensor]], masks: list[Tensor] | None
     ) -> list[Tensor]:
-        """One step of all layers, from u = W x + b_W of the first."""
+        """One step of all layers; u = W x + b_W of the first layer is precomputed."""
         after = list[Tensor]()
         for k, (layer, (W, R, b_W, b_R)) in enumerate(zip(self.layers, weights, strict=True)):
             if k:

@@ -83,7 +83,7 @@ class GradientFlow:
         return half_life(self.relative()[layer])
 
     def reach(self, layer: int, part: float = FAINT_SHARE) -> int | None:
-        """Return the smallest lag from which the gradient stays below `part`; None if there is none."""
+        """Return the smallest lag from which the gradient stays below `part`; None if it does not."""
         return reach(self.relative()[layer], part)
 
 
@@ -188,7 +188,7 @@ class Recurrence:
 
     @property
     def width(self) -> int:
-        """D."""
+        """Width D of the state."""
         return len(self.main.eigenvalues)
 
     @property

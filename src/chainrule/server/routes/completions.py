@@ -237,7 +237,7 @@ async def merge(sources: Sequence[AsyncGenerator[T]]) -> AsyncGenerator[T]:
 
 
 class _End:
-    """Marks the end of a source."""
+    """Marker for the end of a source."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
@@ -311,7 +311,7 @@ def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
 
 
 def fingerprint(model: Model) -> str | None:
-    """Return the digest of the model's manifest, which contains the digests of its files; None if there is none."""
+    """Return the digest of the manifest, which contains the digests of all files; None without a manifest."""
     manifest = Path(model.name) / "manifest.json"
     return f"sha256:{hashlib.sha256(manifest.read_bytes()).hexdigest()[:16]}" if manifest.is_file() else None
 
