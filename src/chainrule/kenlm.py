@@ -174,7 +174,9 @@ def _engine(path: Path) -> engine.Engine:
     except OSError as error:
         raise NotFoundError(f"{error.strerror}: {path}") from error
     if head.startswith(KENLM_MAGIC):
-        raise InputError("it is a binary file of KenLM, which only KenLM reads; give the ARPA file it was made of")
+        raise InputError(
+            "it is a binary file of KenLM, which only KenLM can read; give the ARPA file it was built from"
+        )
     if head.startswith(MODEL_MAGIC):
         return engine.open_file(path)
     return arpa.read(path).engine

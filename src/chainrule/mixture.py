@@ -55,7 +55,7 @@ def _check_component(component: Any, depth: int = 1) -> None:
             for part in inner if isinstance(inner, list | tuple) else ():
                 _check_component(part, depth + 1)
         case _:
-            raise ConfigError("a component of a mixture is its family, its context, line or stream, and its config")
+            raise ConfigError("a component of a mixture needs a family, a context (line or stream) and a config")
 
 
 @dataclass(frozen=True, slots=True)

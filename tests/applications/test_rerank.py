@@ -134,7 +134,7 @@ def test_unknown_weights_lengths_and_references_are_refused(nbest: NBest) -> Non
     assert scored.values[:, 2].tolist() == [12, 11, 15, 15, 10]
     with pytest.raises(ConfigError, match="no score named 'am'"):
         scored.weights({"am": 1})
-    with pytest.raises(ConfigError, match="no length 'syllables'"):
+    with pytest.raises(ConfigError, match="no length feature 'syllables'"):
         score(nbest, {}, ("syllables",))
     with pytest.raises(InputError, match=r"1 of 2 utterances .* have no reference, a the first"):
         count_errors(nbest, {"b": "i love dogs"})

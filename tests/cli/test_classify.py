@@ -201,7 +201,7 @@ def test_classify_rejects_invalid_files(table: Path, naive: Path, tmp_path: Path
         3, "classify", "train", "ngram", table, *out, *valid
     )
     one = write(tmp_path / "one.tsv", "a\tone\na\ttwo\n")
-    assert "one label alone, 'a'" in run_error(3, "classify", "train", "lstm", one, *out)
+    assert "only one label, 'a'" in run_error(3, "classify", "train", "lstm", one, *out)
     broken = write(tmp_path / "broken.jsonl", '{"text": "x", "label": "a"}\n{"text"\n')
     assert f"{broken}, line 2 is not JSON" in run_error(3, "classify", "train", "ngram", broken, *out)
     assert f"{broken}, line 2 is not JSON" in run_error(3, "classify", "predict", naive, broken)

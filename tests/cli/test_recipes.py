@@ -17,7 +17,7 @@ def test_recipes_table() -> None:
     assert [words[0] for words in begun] == recipes.names()
     assert [words[2] for words in begun] == [recipes.read(words[0]).family for words in begun]
     assert max(map(len, lines)) <= 120
-    assert "chainrule recipes NAME prints one" in outcome.err
+    assert "chainrule recipes NAME prints a recipe" in outcome.err
 
 
 def test_recipes_prints_one_file() -> None:

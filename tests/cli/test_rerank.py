@@ -109,7 +109,7 @@ def test_rerank_with_two_models(model: Path, files: tuple[Path, Path], tmp_path:
 @pytest.mark.parametrize(
     ("status", "words", "message"),
     [
-        (2, ["--weights", "acoustic=1", "--cross-validate", "2"], "one place"),
+        (2, ["--weights", "acoustic=1", "--cross-validate", "2"], "exclude each other"),
         (2, ["--cross-validate", "2"], "--reference"),
         (2, ["--tune", "dev.tsv"], "--tune-reference"),
         (2, ["--tune-reference", "ref.tsv"], "for --tune"),

@@ -177,7 +177,7 @@ def test_invalid_max_seconds_is_rejected(seconds: float) -> None:
 def test_compare_rejects_invalid_arguments(four_candidates: None) -> None:
     with pytest.raises(ConfigError, match="there is no family 'oracle'"):
         chainrule.compare(lines(), families=("oracle",))
-    with pytest.raises(ConfigError, match="does not learn from text; choose from ngram"):
+    with pytest.raises(ConfigError, match="is not trained on text; choose from ngram"):
         chainrule.compare(lines(), families=("mixture",))
     with pytest.raises(InputError, match="2 lines"):
         chainrule.compare(Corpus.from_lines(["a", "b"]))
@@ -224,7 +224,7 @@ def test_words_seen_once_are_unknown_by_default(four_candidates: None) -> None:
 
 
 def test_family_that_does_not_learn_is_rejected_immediately() -> None:
-    with pytest.raises(ConfigError, match="'mixture' does not learn from text"):
+    with pytest.raises(ConfigError, match="'mixture' is not trained on text"):
         chainrule.compare(Corpus.from_lines(["a"]), families=("mixture",))
 
 

@@ -86,7 +86,7 @@ def test_read_lines_longer_than_a_block(tmp_path: Path) -> None:
         ("a 1 2\nb nan 4\n", r"line 2: the vector of 'b' is not finite"),
         ("a 1 2\nb inf -inf\n", r"line 2: the vector of 'b' is not finite"),
         ("a 1 2\nb 3 1e39\n", r"line 2: the vector of 'b' is not finite"),
-        ("1 2\na 1 2\nb 3 4\n", r"line 3: line 1 counts 1 words; here is one more"),
+        ("1 2\na 1 2\nb 3 4\n", r"line 3: line 1 counts 1 words, but more follow"),
         ("3 2\na 1 2\nb 3 4\n", r"line 3: line 1 counts 3 words, but the file ends after 2"),
         (b"a 1 2\n\xff 3 4\n", r"line 2: .* is not UTF-8"),
         ("a " + "1 " * LONGEST_LINE, r"line 1: longer than 1048576 bytes"),

@@ -165,7 +165,7 @@ def test_one_hot_queries() -> None:
     ):
         with pytest.raises(InputError, match="'z' is not among"):
             ask()
-    with pytest.raises(UsageError, match="not written out"):
+    with pytest.raises(UsageError, match="cannot be exported"):
         vectors_.export("nowhere.txt")
 
 

@@ -49,9 +49,9 @@ def test_no_words_no_table() -> None:
 @pytest.mark.parametrize("compare", [accuracy, confusion])
 def test_uneven_sides_are_refused(compare: object) -> None:
     assert callable(compare)
-    with pytest.raises(InputError, match="3 gold sentences against 2 found"):
+    with pytest.raises(InputError, match="3 gold sentences but 2 predictions"):
         compare(GOLD, FOUND[:2])
-    with pytest.raises(InputError, match="sentence 2 has 2 gold tags and 1 found"):
+    with pytest.raises(InputError, match="sentence 2 has 2 gold tags and 1 predicted"):
         compare(GOLD, [FOUND[0], ["X"], []])
 
 

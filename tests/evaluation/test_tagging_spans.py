@@ -214,7 +214,7 @@ def test_scores_by_hand() -> None:
 def test_scores_without_spans() -> None:
     scores = score_spans([[], []], [[], []])
     assert (scores.precision, scores.recall, scores.f1, scores.by_label) == (0, 0, 0, {})
-    with pytest.raises(InputError, match="2 gold sentences against 1 found"):
+    with pytest.raises(InputError, match="2 gold sentences but 1 predictions"):
         score_spans([[], []], [[]])
 
 

@@ -249,7 +249,7 @@ def test_unknown_and_single_labels_are_rejected() -> None:
         InputError, match=r"dev\.tsv, example 2 has the label 'xy', which the training texts do not"
     ):
         train_small(valid=odd)
-    with pytest.raises(InputError, match="one label alone, 'ab'"):
+    with pytest.raises(InputError, match="only one label, 'ab'"):
         train_small(data=LabelledTexts(("a b", "a"), ("ab", "ab"), "t"))
 
 

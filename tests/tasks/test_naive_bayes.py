@@ -164,7 +164,7 @@ def test_save_and_load(tmp_path: Path, order: int) -> None:
     [
         (["a", "b"], ["x"], "2 texts but 1 labels"),
         ([], [], "no examples"),
-        (["a", "b"], ["x", "x"], "one label alone, 'x'"),
+        (["a", "b"], ["x", "x"], "only one label, 'x'"),
         (["a", "b"], ["x", ""], "text 2 has an empty label"),
         (["", " "], ["x", "y"], "contains no words"),
     ],

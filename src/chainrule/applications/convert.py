@@ -94,11 +94,16 @@ def merge_mixture(model: Model, progress: Progress | bool = silent) -> Model:
     if model.family == "ngram":
         return model
     if model.family != "mixture":
-        raise ConfigError(f"{model.name} is a {model.family} model; only n-gram models can become an n-gram model")
+        raise ConfigError(
+            f"{model.name} is a {model.family} model; only n-gram models can be merged into an n-gram model"
+        )
     mixture = cast(Mixture, model.lm)
     parts = list(_parts(mixture, 1.0, model.name))
     if len({lm.context for lm, _ in parts}) > 1:
-        raise ConfigError("some of the mixed models read by line and some as a stream; one model cannot do both")
+        raise ConfigError(
+            "some of the mixed models have line context and some stream context; "
+            "only models with the same context can be merged"
+        )
     if len({lm.engine.starts_at_bos for lm, _ in parts}) > 1:
         raise ConfigError(
             "some of the mixed stream models are smoothed by add-k and some are not; mix one kind only"

@@ -29,7 +29,7 @@ class Identifier:
     def of(cls, models: Mapping[str, Model], prior: Sequence[float] | None = None) -> Self:
         """Create from models by name; the prior defaults to uniform."""
         if len(models) < 2:
-            raise UsageError(f"{len(models)} model given; identification is between two or more")
+            raise UsageError(f"{len(models)} model given; give two or more")
         weights = [1.0] * len(models) if prior is None else list(prior)
         if len(weights) != len(models):
             raise UsageError(f"the prior has {len(weights)} numbers for {len(models)} models; give one for each")

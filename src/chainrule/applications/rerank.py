@@ -98,7 +98,7 @@ def score(
         columns[_unique_name(name, columns)] = score_texts(model, nbest.texts, progress)
     for name in lengths:
         if name not in LENGTH_FEATURES:
-            raise ConfigError(f"there is no length '{name}'; choose from {', '.join(LENGTH_FEATURES)}")
+            raise ConfigError(f"there is no length feature '{name}'; choose from {', '.join(LENGTH_FEATURES)}")
         characters = np.array([len(hypothesis) for hypothesis in nbest.hypotheses])
         columns[_unique_name(name, columns)] = (nbest.words if name == "words" else characters).astype(float)
     if not columns:

@@ -38,7 +38,7 @@ class StreamedList:
 
 
 def emit_streamed(document: dict[str, Any]) -> None:
-    """Print a strict JSON document on one line; values of type `Pieces` are written chunk by chunk."""
+    """Print a strict JSON document on one line; values of type `StreamedList` are written chunk by chunk."""
     prefix = "{"
     for name, value in ({"schema_version": SCHEMA_VERSION} | document).items():
         print(f"{prefix}{_strict(name)}: ", end="")

@@ -69,7 +69,7 @@ def correct(
     )
     corrector = Corrector(
         api.load(model, kind="language model", device=options.check_device(device)),
-        _edit_model(pairs or [], channel),
+        _error_model(pairs or [], channel),
         settings,
     )
     text = text_format.corpus(file, reads_once=True)
@@ -92,8 +92,8 @@ def _flushed(corrector: "Corrector", lines: list[str], top: int) -> Iterator["Co
     flush()
 
 
-def _edit_model(pairs: list[str], path: Path | None) -> "Channel | None":
-    """Train or load the edit model; None selects the default one."""
+def _error_model(pairs: list[str], path: Path | None) -> "Channel | None":
+    """Train or load the error model; None selects the default one."""
     from chainrule.applications.spelling.noisy_channel import Channel, read_misspellings
     from chainrule.storage.atomic import atomic_file
 

@@ -40,7 +40,7 @@ def _list(recipes_read: "list[Recipe]", json: bool) -> None:
         emit({"recipes": [_about(recipe) for recipe in recipes_read]})
         return
     _print_table(recipes_read)
-    say("chainrule recipes NAME prints one, with the command that follows it")
+    say("chainrule recipes NAME prints a recipe and the command that uses it")
 
 
 def _about(recipe: "Recipe") -> dict[str, Any]:

@@ -134,7 +134,7 @@ def _check(weighting: Weighting) -> None:
 
     tune, parts = weighting.tune, weighting.cross_validate
     if sum(option is not None for option in (weighting.weights, tune, parts)) > 1:
-        raise UsageError("weights come from one place: --weights, --tune or --cross-validate")
+        raise UsageError("--weights, --tune and --cross-validate exclude each other; give one of them")
     if weighting.tuning not in TUNINGS:
         raise UsageError(f"tuning is '{weighting.tuning}'; choose one of {', '.join(TUNINGS)}")
     if parts is not None and weighting.reference is None:

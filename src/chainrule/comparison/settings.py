@@ -61,9 +61,7 @@ class Settings:
         for name in self.families:
             families.get(name)
             if name not in families.trainable():
-                raise ConfigError(
-                    f"'{name}' does not learn from text; choose from {', '.join(families.trainable())}"
-                )
+                raise ConfigError(f"'{name}' is not trained on text; choose from {', '.join(families.trainable())}")
         for name in ("max_seconds", "budget"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

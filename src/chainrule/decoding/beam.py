@@ -94,7 +94,7 @@ def search_steps(
     check_range("num", num)
     if num > settings.beam_size:
         raise ConfigError(
-            f"beam_size is {settings.beam_size}; choose at least {num}, the number of texts asked for"
+            f"beam_size is {settings.beam_size}; choose at least {num}, the number of texts requested"
         )
     p, L = settings.length_penalty, settings.max_tokens
     running, finished = [Hypothesis()], list[Hypothesis]()

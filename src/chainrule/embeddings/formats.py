@@ -132,7 +132,7 @@ def _read_entries(source: TextFile) -> Iterator[_TextEntry]:
         entries += 1
         if header is not None and entries > header.count:
             raise _text_error(
-                source.name, number, f"line {header.line} counts {header.count} words; here is one more"
+                source.name, number, f"line {header.line} counts {header.count} words, but more follow"
             )
         yield _TextEntry(number, word, values)
     if header is not None and entries < header.count:

@@ -166,7 +166,9 @@ class WordVectors:
     def export(self, file: str | Path, format: Format = "word2vec") -> None:
         """Write a file in word2vec, word2vec-binary or glove format, without character n-grams."""
         if self.is_one_hot:
-            raise UsageError(f"one-hot vectors of {len(self):,} words are not written out; they need no file")
+            raise UsageError(
+                f"one-hot vectors of {len(self):,} words cannot be exported; they are determined by the vocabulary"
+            )
         write_vectors(file, self.words, self.matrix, format)
 
     def suggest_spellings(self, word: str) -> list[str]:

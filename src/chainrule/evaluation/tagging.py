@@ -85,11 +85,13 @@ def confusion(gold: Sentences, predicted: Sentences) -> Confusion:
 def _pair(gold: Sentences, predicted: Sentences) -> Iterator[tuple[str, str]]:
     """Yield the gold and the predicted tag of each word."""
     if len(gold) != len(predicted):
-        raise InputError(f"{len(gold)} gold sentences against {len(predicted)} found; compare the same sentences")
+        raise InputError(
+            f"there are {len(gold)} gold sentences but {len(predicted)} predictions; give one for each"
+        )
     for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(gold_tags) != len(predicted_tags):
             raise InputError(
-                f"sentence {number} has {len(gold_tags)} gold tags and {len(predicted_tags)} found; "
+                f"sentence {number} has {len(gold_tags)} gold tags and {len(predicted_tags)} predicted ones; "
                 "give each of its words one tag on both sides"
             )
         yield from zip(gold_tags, predicted_tags, strict=True)
@@ -224,7 +226,9 @@ def allowed_transitions(tags: Sequence[str], scheme: Scheme) -> Transitions:
 def score_spans(gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]]) -> SpanScores:
     """Score predicted spans against gold spans, sentence by sentence, overall and by label."""
     if len(gold) != len(predicted):
-        raise InputError(f"{len(gold)} gold sentences against {len(predicted)} found; score the same sentences")
+        raise InputError(
+            f"there are {len(gold)} gold sentences but {len(predicted)} predictions; give one for each"
+        )
     gold_counts, predicted_counts, correct = Counter[str](), Counter[str](), Counter[str]()
     for gold_spans, predicted_spans in zip(map(set, gold), map(set, predicted), strict=True):
         gold_counts.update(span.label for span in gold_spans)

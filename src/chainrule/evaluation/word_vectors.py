@@ -194,7 +194,9 @@ def spearman(a: Floats, b: Floats) -> float:
     0.5
     """
     if len(a) != len(b):
-        raise UsageError(f"{len(a)} values against {len(b)}; a rank correlation needs pairs")
+        raise UsageError(
+            f"there are {len(a)} and {len(b)} values; a rank correlation needs the same number of both"
+        )
     if len(a) < 2:
         return math.nan
     x, y = (ranks - ranks.mean() for ranks in (_ranks(a), _ranks(b)))

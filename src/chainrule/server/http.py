@@ -179,7 +179,9 @@ def resolve(host: str, port: int) -> list[Any]:
     try:
         return socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise NotFoundError(f"there is no host {host}; give an address of this machine, as 127.0.0.1") from error
+        raise NotFoundError(
+            f"there is no host {host}; give an address of this machine, such as 127.0.0.1"
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

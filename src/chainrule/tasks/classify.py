@@ -93,7 +93,9 @@ class NgramClassifier:
     ) -> Self:
         """Train the tokenizer on all texts and one n-gram model on the texts of each label in `counts`."""
         if not config.is_normalized:
-            raise ConfigError(f"Bayes' rule needs probabilities, which {config.smoothing} does not give")
+            raise ConfigError(
+                f"Bayes' rule needs probabilities, but {config.smoothing} gives scores; choose another smoothing"
+            )
         trained_tokenizer = tokenizer_training.train(Corpus.from_lines(data.texts), tokenizer, progress)
         models = []
         for label in counts:
@@ -400,7 +402,7 @@ def _read(data: str | Path | LabelledTexts, column: str, label: str) -> Labelled
     if isinstance(data, LabelledTexts):
         return data
     if not isinstance(data, str | Path):
-        raise InputError(f"{data!r:.40} is not a file; give one, or give Labelled(texts, labels) of text.labelled")
+        raise InputError(f"{data!r:.40} is not a file; give one, or give LabelledTexts(texts, labels)")
     return read_labelled(data, column=column, label=label)
 
 

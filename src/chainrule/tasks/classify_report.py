@@ -140,7 +140,7 @@ def count_labels(examples: LabelledTexts) -> dict[str, int]:
         warnings.warn(f"{message}: is the label the first column?", ChainruleWarning, stacklevel=3)
     if len(counts) < 2:
         raise InputError(
-            f"{examples.name} has one label alone, '{next(iter(counts), '')}'; a classifier needs two or more"
+            f"{examples.name} has only one label, '{next(iter(counts), '')}'; a classifier needs two or more"
         )
     return counts
 

@@ -540,11 +540,11 @@ def read_sentences(tagged: Sentences, column: str | int | None) -> tuple[Sequenc
         return bilou_to_bioes(read_tagged(tagged, column=column)), name
     sentences = list(tagged) if isinstance(tagged, Iterable) else []
     if not sentences:
-        raise InputError("there are no sentences; give a file, or a list of Tagged(words, tags)")
+        raise InputError("there are no sentences; give a file, or a list of TaggedSentence(words, tags)")
     for number, sentence in enumerate(sentences, start=1):
         if not isinstance(sentence, TaggedSentence):
             raise InputError(
-                f"sentence {number} is {sentence!r:.60}; give Tagged(words, tags), each word with a tag"
+                f"sentence {number} is {sentence!r:.60}; give TaggedSentence(words, tags) with a tag for each word"
             )
     return bilou_to_bioes(sentences), "sentences in memory"
 

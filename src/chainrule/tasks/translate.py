@@ -499,10 +499,10 @@ def encode_pairs(
     ]
     usable = [pair for pair in pairs if max(map(len, pair)) <= longest]
     if not usable:
-        raise InputError(f"{data.name}: every pair is longer than {longest} tokens; set longest higher")
+        raise InputError(f"{data.name}: every pair is longer than {longest} tokens; increase longest")
     if len(usable) < len(pairs):
         message = f"{data.name}: {len(pairs) - len(usable)} pairs are longer than {longest} tokens and left out"
-        warnings.warn(f"{message}; set longest higher to keep them", ChainruleWarning, stacklevel=4)
+        warnings.warn(f"{message}; increase longest to keep them", ChainruleWarning, stacklevel=4)
     return [s for s, _ in usable], [t for _, t in usable]
 
 
@@ -534,7 +534,7 @@ def _warn_short_texts(translations: Sequence[str], targets: Sequence[str]) -> No
     ]
     if short:
         message = f"BLEU uses n-grams of up to 4 words, but the {' and the '.join(short)} are shorter"
-        warnings.warn(f"{message}: go by the exact matches and chrF", ChainruleWarning, stacklevel=3)
+        warnings.warn(f"{message}; use the exact matches and chrF instead", ChainruleWarning, stacklevel=3)
 
 
 def _interval(comparison: Comparison) -> dict[str, Any]:

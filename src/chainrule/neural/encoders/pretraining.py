@@ -46,7 +46,7 @@ class PretrainConfig(EncoderConfig):
             raise ConfigError(f"model.mask is {self.mask:g}; choose a value in (0, 1)")
         self.check_longest(2)
         if self.output != "softmax":
-            raise ConfigError(f"model.output is '{self.output}'; an encoder is learned with the full softmax")
+            raise ConfigError(f"model.output is '{self.output}'; an encoder is trained with the full softmax")
 
 
 def copy_encoder_weights(reader: TextEncoder, pretrained: TextEncoder) -> None:

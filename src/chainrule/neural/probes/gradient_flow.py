@@ -134,8 +134,9 @@ def initial_states(lm: NeuralModel, read: Tensor, rows: Rows) -> list[Tensors]:
 
 
 def _as_tensors(lm: NeuralModel, text: EncodedText) -> Text:
-    both = (lm.shift_inputs(text.ids), text.ids.astype(np.int64))
-    return Text(*(torch.from_numpy(ids).to(lm.device) for ids in both))
+    device = lm.device
+    inputs, targets = lm.shift_inputs(text.ids), text.ids.astype(np.int64)
+    return Text(torch.from_numpy(inputs).to(device), torch.from_numpy(targets).to(device))
 
 
 def _pieces(lm: NeuralModel, rows: Rows) -> list[Ids]:

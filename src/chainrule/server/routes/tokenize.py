@@ -29,7 +29,7 @@ def add_routes(app: FastAPI, registry: ModelRegistry) -> None:
 
     @app.post("/tokenize", response_model=dict[str, Any])
     async def tokenize(request: TokenizeRequest) -> Response:
-        """Encode a text, with `</s>` for each line break; `<s>` or `</s>` alone is the id of that symbol."""
+        """Encode a text, with `</s>` for each line break; `<s>` or `</s>` alone is encoded as its id."""
         loaded = await registry.get(request.model)
         encoded = await run_in_thread_if_large(len(request.prompt), _tokenize, loaded.model, request)
         add_log_fields(tokens_in=encoded["count"])
