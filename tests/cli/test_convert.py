@@ -87,7 +87,9 @@ def test_convert_rejects_mixtures_with_networks(
     assert "only n-gram models" in message
     stream = trained(tmp_path / "stream", english_text, "--tokenizer", model, *QUIET, "--context", "stream")
     run_ok("mix", model, stream, "--held-out", english_text, "--out", tmp_path / "two")
-    assert "as a stream" in run_error(2, "convert", tmp_path / "two", "--to", "ngram", "--out", tmp_path / "m")
+    assert "line context and some stream context" in run_error(
+        2, "convert", tmp_path / "two", "--to", "ngram", "--out", tmp_path / "m"
+    )
     assert not (tmp_path / "m").exists()
 
 

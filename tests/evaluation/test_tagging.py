@@ -70,4 +70,4 @@ def test_every_word_is_counted_once(sentences: list[list[tuple[str, str]]]) -> N
             assert table.counts[row, column] == words.count((right, given_tag))
     assert table.gold.tolist() == sorted(table.gold.tolist(), reverse=True)
     assert accuracy(gold, result) * len(words) == pytest.approx(table.counts.trace())
-    assert sum(mistake.times for mistake in table.most_confused(16)) == len(words) - table.counts.trace()
+    assert sum(mistake.frequency for mistake in table.most_confused(16)) == len(words) - table.counts.trace()

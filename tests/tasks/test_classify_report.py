@@ -59,11 +59,11 @@ def classifier() -> Classifier:
         (lambda classifier: classifier.explain(5), "text 1 is 5, not a str"),
         (
             lambda classifier: classifier.evaluate([("a", "pos")]),
-            r"is not a file; give one, or give Labelled\(texts, labels\)",
+            r"is not a file; give one, or give LabelledTexts\(texts, labels\)",
         ),
         (
             lambda _: classify.train("ngram", NOTHING),
-            r"\[\] is not a file; give one, or give Labelled\(texts, labels\)",
+            r"\[\] is not a file; give one, or give LabelledTexts\(texts, labels\)",
         ),
         (lambda _: classify.train("ngram", LabelledTexts([], [])), "the texts given contains no examples"),
         (lambda _: classify.train("ngram", LabelledTexts(["a"], ["x", "y"])), "1 texts but 2 labels"),

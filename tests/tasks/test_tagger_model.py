@@ -105,7 +105,10 @@ def test_tag_column_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     [
         ([], "there are no sentences; give a file, or a list of Tagged"),
         (None, "there are no sentences; give a file, or a list of Tagged"),
-        ([["the", "cat"]], r"sentence 1 is \['the', 'cat'\]; give Tagged\(words, tags\), each word with a tag"),
+        (
+            [["the", "cat"]],
+            r"sentence 1 is \['the', 'cat'\]; give TaggedSentence\(words, tags\) with a tag for each word",
+        ),
         ([*grammar(1, seed=1), "the cat"], "sentence 2 is 'the cat'; give Tagged"),
         ([TaggedSentence((), ())], "the training text contains no words"),
     ],

@@ -190,10 +190,10 @@ def _document(report: "TagReport") -> dict[str, Any]:
     }
     if report.spans is not None:
         document |= _scores(report.spans)
-    confused = [mistake._asdict() for mistake in report.confusion.most_confused(MOST_CONFUSED)]
+    mistakes = report.confusion.most_confused(MOST_CONFUSED)
     return document | {
         "by_label": {label: _scores(scores) for label, scores in report.by_label.items()},
-        "most_confused": confused,
+        "most_confused": [{"gold": m.gold, "found": m.predicted, "times": m.frequency} for m in mistakes],
         "confusion": _table(report.confusion),
         "seconds": report.seconds,
         "words_per_second": report.words_per_second,

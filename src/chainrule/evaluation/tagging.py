@@ -26,8 +26,8 @@ class Mistake(NamedTuple):
     """Pair of a gold tag and a wrong predicted tag, with its frequency."""
 
     gold: str
-    found: str  # predicted tag
-    times: int  # frequency
+    predicted: str
+    frequency: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Confusion:
             for row, column in np.argwhere(self.counts)
             if row != column
         ]
-        return sorted(mistakes, key=lambda mistake: -mistake.times)[:n]
+        return sorted(mistakes, key=lambda mistake: -mistake.frequency)[:n]
 
 
 def accuracy(gold: Sentences, predicted: Sentences) -> float:
