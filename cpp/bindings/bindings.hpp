@@ -25,6 +25,7 @@ void bind_ngram_memory(nanobind::module_& module);  // training with a memory li
 void bind_ngram_partition(nanobind::module_& module);  // training in partitions
 void bind_arpa(nanobind::module_& module);             // ARPA files
 void bind_text(nanobind::module_& module);             // encoding of plain text as word ids
+void bind_duplicates(nanobind::module_& module);       // hashes and near duplicates of documents
 void bind_speller(nanobind::module_& module);          // character model for unknown words
 
 // Validated views of NumPy arrays, and NumPy arrays that own C++ memory.

@@ -67,5 +67,6 @@ NB_MODULE(_core, module) {
     chainrule::bind_arpa(module);
     chainrule::bind_text(module);
     chainrule::bind_ngram_partition(module);
+    chainrule::bind_duplicates(module);
     chainrule::bind_speller(module);
 }

@@ -28,11 +28,13 @@ struct Avx2 {
 
 }  // namespace
 
-Blake2b blake2b_avx2() { return hash_texts<Avx2>; }
+Blake2b blake2b_avx2() { return hash_texts<Avx2, 1>; }
+Blake2b blake2b_128_avx2() { return hash_texts<Avx2, 2>; }
 
 }  // namespace chainrule
 #else
 namespace chainrule {
 Blake2b blake2b_avx2() { return nullptr; }
+Blake2b blake2b_128_avx2() { return nullptr; }
 }  // namespace chainrule
 #endif

@@ -18,11 +18,13 @@ struct Avx512 {
 
 }  // namespace
 
-Blake2b blake2b_avx512() { return hash_texts<Avx512>; }
+Blake2b blake2b_avx512() { return hash_texts<Avx512, 1>; }
+Blake2b blake2b_128_avx512() { return hash_texts<Avx512, 2>; }
 
 }  // namespace chainrule
 #else
 namespace chainrule {
 Blake2b blake2b_avx512() { return nullptr; }
+Blake2b blake2b_128_avx512() { return nullptr; }
 }  // namespace chainrule
 #endif

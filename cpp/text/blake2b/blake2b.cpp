@@ -27,18 +27,27 @@ bool runs(const std::string& name) {
     return name == "none";
 }
 
-}  // namespace
-
-Blake2b choose_blake2b(const std::string& name) {
+// The widest instruction set for "auto", else the name after a check.
+std::string instruction_set(const std::string& name) {
     if (name == "auto") {
-        static const Blake2b widest = choose_blake2b(runs("avx512") ? "avx512"
-                                                     : runs("avx2") ? "avx2"
-                                                                    : "none");
+        static const std::string widest = runs("avx512") ? "avx512" : runs("avx2") ? "avx2" : "none";
         return widest;
     }
     if (!runs(name))
         throw ArgumentError("vector instructions '" + name + "' do not run on this processor; choose auto");
-    return name == "avx512" ? blake2b_avx512() : name == "avx2" ? blake2b_avx2() : hash_texts<Plain>;
+    return name;
+}
+
+}  // namespace
+
+Blake2b choose_blake2b(const std::string& name) {
+    const std::string set = instruction_set(name);
+    return set == "avx512" ? blake2b_avx512() : set == "avx2" ? blake2b_avx2() : hash_texts<Plain, 1>;
+}
+
+Blake2b choose_blake2b_128(const std::string& name) {
+    const std::string set = instruction_set(name);
+    return set == "avx512" ? blake2b_128_avx512() : set == "avx2" ? blake2b_128_avx2() : hash_texts<Plain, 2>;
 }
 
 std::uint64_t blake2b_64(std::string_view text) {

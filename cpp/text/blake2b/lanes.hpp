@@ -14,7 +14,7 @@
 namespace chainrule {
 namespace {
 
-constexpr std::size_t kBlock = 128, kDigest = 8;
+constexpr std::size_t kBlock = 128;
 
 // The first 64 bits of the fractions of √2, √3, √5, √7, √11, √13, √17, √19 (RFC 7693, 2.6).
 constexpr std::uint64_t kStart[8] = {0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B,
@@ -100,7 +100,8 @@ inline std::uint64_t little_endian(const unsigned char* bytes) {
     return std::endian::native == std::endian::little ? value : __builtin_bswap64(value);
 }
 
-template <class S>
+// `words`: size of a digest in 64-bit numbers.
+template <class S, std::size_t words>
 void hash_texts(const std::string_view* texts, std::size_t count, std::uint64_t* hashes) {
     struct Lane {
         const unsigned char* at;
@@ -112,7 +113,7 @@ void hash_texts(const std::string_view* texts, std::size_t count, std::uint64_t*
         const std::string_view text = texts[next];
         lanes[i] = {reinterpret_cast<const unsigned char*>(text.data()), text.size(), next++};
         for (std::size_t j = 0; j < 8; ++j) blocks.h[j][i] = kStart[j];
-        blocks.h[0][i] ^= 0x01010000 ^ kDigest;  // parameters: one leaf, depth one, no key
+        blocks.h[0][i] ^= 0x01010000 ^ (8 * words);  // parameters: one leaf, depth one, no key
         blocks.read[i] = 0;
     };
     const std::size_t width = count < S::kLanes ? count : S::kLanes;
@@ -137,7 +138,7 @@ void hash_texts(const std::string_view* texts, std::size_t count, std::uint64_t*
         compress(blocks);
         for (std::size_t i = 0; i < width; ++i) {
             if (!blocks.last[i] || lanes[i].text == count) continue;
-            hashes[lanes[i].text] = blocks.h[0][i];
+            for (std::size_t j = 0; j < words; ++j) hashes[words * lanes[i].text + j] = blocks.h[j][i];
             ++done;
             if (next < count) {
                 start(i);
