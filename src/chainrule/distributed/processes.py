@@ -1,4 +1,4 @@
-"""The process engine: the tasks of a stage run in worker processes of this machine."""
+"""Engines of this machine: the tasks of a stage run in worker processes, or one by one in this process."""
 
 import multiprocessing
 import os
@@ -22,6 +22,28 @@ from chainrule.system import thread_count
 
 ATTEMPTS: Final = 3
 """Number of times a task is started before the stage fails because its worker process dies."""
+
+
+class SerialEngine(Engine):
+    """Engine that runs the tasks one after another in this process."""
+
+    @property
+    def parallelism(self) -> int:
+        """One task at a time."""
+        return 1
+
+    def close(self) -> None:
+        """Do nothing: there are no workers."""
+
+    def _run_tasks(
+        self, name: str, source: Records, function: Function, partitions: int | None, folder: Path
+    ) -> StageRecords:
+        total = len(source)
+        for task in range(total):
+            self.progress(name, task, total)
+            largest_key = None if partitions is None else partitions - 1
+            write_records(folder / task_file(task), function(task, iter(source[task])), largest_key)
+        return StageRecords(folder, total, partitions)
 
 
 class ProcessEngine(Engine):
