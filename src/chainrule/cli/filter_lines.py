@@ -1,11 +1,12 @@
 """`chainrule filter`: select the lines of a text that a model finds most probable."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -14,12 +15,15 @@ from chainrule.cli.console import dumps, progress, say
 from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
-    from chainrule.applications.filter import LineCost
+    from chainrule.applications.filter import Keep, LineCost
+    from chainrule.applications.line_jobs import CostSource
+    from chainrule.distributed.options import EngineOptions
+    from chainrule.distributed.records import Record
     from chainrule.lm import Floats, Ids, Mask
     from chainrule.text.corpus import Corpus
 
 
-@options.expand_option_groups()
+@options.expand_option_groups(options.ENGINE | options.RESUME_JOB)
 def filter_lines(
     model: options.ModelFolder,
     *,
@@ -50,15 +54,18 @@ def filter_lines(
     device: options.Device = "auto",
     text_format: options.LineFormat,
     json: options.Json = False,
+    settings: dict[str, Any],
 ) -> None:
     """Keep the lines most similar to a model's training text.
 
-    The lines stay in their original order.
+    The lines stay in their original order. With --workers or --on, several processes score them; the result is
+    the same.
 
     Example: chainrule filter runs/news web.txt --against runs/web --keep 20% --out like-news.txt
     """
     options.limit_threads(threads)
     names = _bucket_names(buckets, keep, out, json)
+    engine = options.engine_options(settings)
 
     from chainrule import api
     from chainrule.applications.filter import Keep, LineCost, measure_distances, select_nearest
@@ -69,13 +76,20 @@ def filter_lines(
     general = None if against is None else api.load(against, kind="language model", device=device_name)
     judge = LineCost.of(api.load(model, kind="language model", device=device_name), general, by)
     corpus = text_format.corpus(file)
+    line_format = _LineFormat(judge.by, scores, json)
+    if engine.uses_engine:
+        from chainrule.applications.line_jobs import CostSource
+
+        source = CostSource(model.absolute(), None if against is None else against.absolute(), by, device_name)
+        _filter_on_engine(engine, corpus, judge, source, amount or names, line_format, out)
+        return
     with progress() as draw:
         distances = measure_distances(judge, corpus, draw)
-    line_format = _Format(judge, judge.shown(distances), scores, json)
+    costs = judge.shown(distances)
     if amount is not None:
-        _write_nearest(corpus, line_format, select_nearest(distances, amount.number(len(distances))), out)
+        _write_nearest(corpus, line_format, costs, select_nearest(distances, amount.number(len(distances))), out)
     else:
-        _write_buckets(corpus, line_format, names, in_buckets(distances, len(names)), out)
+        _write_buckets(corpus, line_format, costs, names, in_buckets(distances, len(names)), out)
 
 
 def _bucket_names(buckets: str | None, keep: str | None, out: Path | None, json: bool) -> list[str]:
@@ -91,62 +105,151 @@ def _bucket_names(buckets: str | None, keep: str | None, out: Path | None, json:
     return names
 
 
-class _Format:
+@dataclass(frozen=True)
+class _LineFormat:
     """Output format of the lines: plain, preceded by the cost, or JSON."""
 
-    def __init__(self, judge: "LineCost", costs: "Floats", scores: bool, json: bool) -> None:
-        self.by, self.costs, self.scores, self.json = judge.by, costs, scores, json
+    by: str
+    scores: bool
+    json: bool
 
-    def rows(self, lines: list[str], positions: slice, buckets: list[str] | None = None) -> list[str]:
-        """Format the lines at `positions` of the text."""
+    def rows(self, lines: list[str], first: int, costs: "Floats", buckets: list[str] | None = None) -> list[str]:
+        """Format lines with their costs; `first` lines of the text precede them."""
         if not (self.json or self.scores):
             return lines
-        costs = self.costs[positions].tolist()
+        pairs = zip(costs.tolist(), lines, strict=True)
         if not self.json:
-            return [f"{cost:.6f}\t{text}" for cost, text in zip(costs, lines, strict=True)]
+            return [f"{cost:.6f}\t{text}" for cost, text in pairs]
         return [
             dumps(
-                {"line": positions.start + n + 1, "by": self.by, "cost": max(cost, -sys.float_info.max)}
-                | ({} if buckets is None else {"bucket": buckets[n]})
+                {"line": first + n, "by": self.by, "cost": max(cost, -sys.float_info.max)}
+                | ({} if buckets is None else {"bucket": buckets[n - 1]})
                 | {"text": text},
                 indent=None,
             )
-            for n, (cost, text) in enumerate(zip(costs, lines, strict=True))
+            for n, (cost, text) in enumerate(pairs, start=1)
         ]
 
+    def summary(self, costs: "Floats") -> str:
+        """Return the highest cost of some lines for a message; empty if there are none."""
+        return f"; {self.by} at most {costs.max():.4g}" if len(costs) else ""
 
-def _write_nearest(corpus: "Corpus", line_format: _Format, is_kept: "Mask", out: Path | None) -> None:
+
+def _write_nearest(
+    corpus: "Corpus", line_format: _LineFormat, costs: "Floats", is_kept: "Mask", out: Path | None
+) -> None:
     from chainrule.applications.filter import reread_batches
 
-    number = int(is_kept.sum())
     with _target(out) as file:
         for positions, lines in reread_batches(corpus, len(is_kept)):
-            _write(file, compress(line_format.rows(lines, positions), is_kept[positions].tolist()))
-    highest = f"; {line_format.by} at most {line_format.costs[is_kept].max():.4g}" if number else ""
-    say(f"kept {number:,} of {len(is_kept):,} lines{highest}")
+            rows = line_format.rows(lines, positions.start, costs[positions])
+            _write(file, compress(rows, is_kept[positions].tolist()))
+    say(f"kept {int(is_kept.sum()):,} of {len(is_kept):,} lines{line_format.summary(costs[is_kept])}")
 
 
 def _write_buckets(
-    corpus: "Corpus", line_format: _Format, names: list[str], part_of: "Ids", out: Path | None
+    corpus: "Corpus",
+    line_format: _LineFormat,
+    costs: "Floats",
+    names: list[str],
+    part_of: "Ids",
+    out: Path | None,
 ) -> None:
     from chainrule.applications.filter import reread_batches
 
     with ExitStack() as stack:
-        paths = [None] if out is None else [out / f"{name}.txt" for name in names]
-        files = [stack.enter_context(_target(path)) for path in paths]
+        files = [stack.enter_context(_target(path)) for path in _bucket_files(names, out)]
         for positions, lines in reread_batches(corpus, len(part_of)):
-            rows = line_format.rows(lines, positions, [names[part] for part in part_of[positions].tolist()])
+            buckets = [names[part] for part in part_of[positions].tolist()]
+            rows = line_format.rows(lines, positions.start, costs[positions], buckets)
             for number, file in enumerate(files):
                 _write(file, rows if out is None else compress(rows, (part_of[positions] == number).tolist()))
     for number, name in enumerate(names):
-        costs = line_format.costs[part_of == number]
-        highest = f"; {line_format.by} at most {costs.max():.4g}" if len(costs) else ""
-        say(f"{name}: {len(costs):,} lines{highest}")
+        bucket_costs = costs[part_of == number]
+        say(f"{name}: {len(bucket_costs):,} lines{line_format.summary(bucket_costs)}")
+
+
+def _bucket_files(names: list[str], out: Path | None) -> list[Path | None]:
+    return [None] if out is None else [out / f"{name}.txt" for name in names]
+
+
+@dataclass(frozen=True)
+class _RenderLines:
+    """Format the selected lines in a worker process; the key of a record is the number of its output file."""
+
+    line_format: _LineFormat
+    names: tuple[str, ...]  # of the buckets; empty with --keep
+    is_divided: bool  # one file for each bucket
+
+    def __call__(
+        self, cost: "LineCost", first: int, lines: list[str], distances: "Floats", passed: "Ids"
+    ) -> "Iterator[Record]":
+        """Yield the bytes for each output file; `passed` is the number of cuts before each line."""
+        buckets = [self.names[number] for number in passed.tolist()] if self.names else None
+        rows = self.line_format.rows(lines, first, cost.shown(distances), buckets)
+        if self.names and not self.is_divided:
+            yield 0, _joined(rows)
+            return
+        for number in range(max(1, len(self.names))):
+            yield number, _joined(compress(rows, (passed == number).tolist()))
+
+
+def _filter_on_engine(
+    engine: "EngineOptions",
+    corpus: "Corpus",
+    judge: "LineCost",
+    source: "CostSource",
+    amount: "Keep | list[str]",
+    line_format: _LineFormat,
+    out: Path | None,
+) -> None:
+    """Filter on an engine: `amount` is the number of lines to keep, or the names of buckets."""
+    import numpy as np
+
+    from chainrule.applications.filter import Keep
+    from chainrule.applications.line_jobs import check_context, identify_folder, rank_lines, write_ranked
+    from chainrule.distributed.start import start_engine
+
+    check_context(judge.models)
+    names = [] if isinstance(amount, Keep) else amount
+    numbers = (lambda total: [amount.number(total)]) if isinstance(amount, Keep) else _bucket_ends(len(amount))
+    models = [identify_folder(folder) for folder in (source.reference, source.against) if folder is not None]
+    job = {
+        "job": "filter",
+        "models": models,
+        "amount": str(amount),
+        "format": str(line_format),
+        "files": out is not None,
+    }
+    render = _RenderLines(line_format, tuple(names), is_divided=out is not None)
+    with ExitStack() as stack:
+        with progress() as draw:
+            running = stack.enter_context(start_engine(engine, corpus, job, draw))
+            ranked = rank_lines(running, corpus, source, numbers)
+            rows = write_ranked(running, corpus, ranked, source, render)
+        files = [stack.enter_context(_target(path)) for path in (_bucket_files(names, out) if names else [out])]
+        for number, payload in rows:
+            files[number].write(payload)
+    numbers_of_lines = [cut.number for cut in ranked.cuts] or [0] * max(1, len(names))
+    highest = judge.shown(np.array([cut.distance for cut in ranked.cuts]))
+    if not names:
+        say(f"kept {numbers_of_lines[0]:,} of {ranked.total:,} lines{line_format.summary(highest)}")
+    for i, name in enumerate(names):
+        lines = numbers_of_lines[i] - (numbers_of_lines[i - 1] if i else 0)
+        say(f"{name}: {lines:,} lines{line_format.summary(highest[i : i + 1] if lines else highest[:0])}")
+
+
+def _bucket_ends(buckets: int) -> "Callable[[int], list[int]]":
+    """Return the function from the number of lines to the number of lines up to the end of each bucket."""
+    return lambda total: [-(-number * total // buckets) for number in range(1, buckets + 1)]
+
+
+def _joined(rows: Iterable[str]) -> bytes:
+    return "\n".join([*rows, ""]).encode()
 
 
 def _write(file: BinaryIO, rows: Iterable[str]) -> None:
-    if text := "\n".join([*rows, ""]):
-        file.write(text.encode())
+    file.write(_joined(rows))
 
 
 @contextmanager

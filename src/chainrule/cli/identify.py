@@ -1,8 +1,11 @@
 """`chainrule identify`: classify lines by the model that assigns them the highest probability."""
 
+import contextlib
+import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,12 +15,14 @@ from chainrule.errors import UsageError
 
 if TYPE_CHECKING:
     from chainrule.applications.identify import Identifier
+    from chainrule.distributed.options import EngineOptions
     from chainrule.evaluation.classification import ClassificationReport
+    from chainrule.text.corpus import Corpus
 
 LINES_AT_ONCE = 1 << 14
 
 
-@options.expand_option_groups()
+@options.expand_option_groups(options.ENGINE | options.RESUME_JOB)
 def identify(
     models: Annotated[
         list[str],
@@ -37,6 +42,7 @@ def identify(
     device: options.Device = "auto",
     text_format: options.TextFormat,
     json: options.Json = False,
+    settings: dict[str, Any],
 ) -> None:
     """Print the model that assigns each line the highest probability.
 
@@ -46,19 +52,30 @@ def identify(
     """
     options.limit_threads(threads)
     folders, file = _split_arguments(models)
+    engine = options.engine_options(settings)
+    if labels and engine.uses_engine:
+        raise UsageError("--labels evaluates in one process; leave out --workers and --on")
 
     from chainrule import api
     from chainrule.applications.identify import Identifier
+    from chainrule.applications.line_scoring import read_batches_for
 
     weights = None if prior is None else [_number(weight) for weight in prior.split(",")]
     device_name = options.check_device(device)
     identifier = Identifier.of(
         {name: api.load(path, kind="language model", device=device_name) for name, path in folders.items()}, weights
     )
-    if labels:
+    corpus = None if labels else text_format.corpus(file, reads_once=not engine.uses_engine)
+    if corpus is None:
         _print_figures(_evaluate(identifier, file, text_format.column or "text"), json)
+    elif engine.uses_engine:
+        source = _IdentifyLines(
+            tuple((name, folder.absolute()) for name, folder in folders.items()), weights, device_name, json
+        )
+        _identify_on_engine(engine, identifier, corpus, source)
     else:
-        _print_lines(identifier, file, text_format, json)
+        for lines in read_batches_for(identifier.models, corpus):
+            _print_lines(identifier, lines, json)
 
 
 def _split_arguments(arguments: list[str]) -> tuple[dict[str, Path], str]:
@@ -88,18 +105,53 @@ def _number(text: str) -> float:
         ) from None
 
 
-def _print_lines(identifier: "Identifier", file: str, text_format: options.TextFormat, json: bool) -> None:
-    from chainrule.applications.line_scoring import read_batches_for
+def _print_lines(identifier: "Identifier", lines: list[str], json: bool) -> None:
+    for text, row in zip(lines, identifier.probabilities(lines).tolist(), strict=True):
+        best = row.index(max(row))
+        if json:
+            probabilities = dict(zip(identifier.names, row, strict=True))
+            emit({"text": text, "label": identifier.names[best], "probabilities": probabilities}, indent=None)
+        else:
+            print(f"{identifier.names[best]}\t{row[best]:.6f}\t{text}")
+    flush()
 
-    for lines in read_batches_for(identifier.models, text_format.corpus(file, reads_once=True)):
-        for text, row in zip(lines, identifier.probabilities(lines).tolist(), strict=True):
-            best = row.index(max(row))
-            if json:
-                probabilities = dict(zip(identifier.names, row, strict=True))
-                emit({"text": text, "label": identifier.names[best], "probabilities": probabilities}, indent=None)
-            else:
-                print(f"{identifier.names[best]}\t{row[best]:.6f}\t{text}")
-        flush()
+
+@dataclass(frozen=True, slots=True)
+class _IdentifyLines:
+    """Identify lines in a worker process."""
+
+    folders: tuple[tuple[str, Path], ...]
+    prior: list[float] | None
+    device: str
+    json: bool
+
+    def __call__(self, lines: list[str]) -> bytes:
+        """Return what the command prints for these lines."""
+        from chainrule.applications.identify import Identifier
+        from chainrule.applications.line_jobs import load_in_worker
+
+        models = {name: load_in_worker(folder, self.device) for name, folder in self.folders}
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            _print_lines(Identifier.of(models, self.prior), lines, self.json)
+        return output.getvalue().encode()
+
+
+def _identify_on_engine(
+    engine: "EngineOptions", identifier: "Identifier", corpus: "Corpus", identify_lines: _IdentifyLines
+) -> None:
+    """Identify the lines of a corpus on an engine and print the result in the order of the text."""
+    from chainrule.applications.line_jobs import check_context, identify_folder, map_lines
+    from chainrule.distributed.start import start_engine
+
+    check_context(identifier.models)
+    models = {name: identify_folder(folder) for name, folder in identify_lines.folders}
+    job = {"job": "identify", "models": models, "prior": identifier.prior, "json": identify_lines.json}
+    with contextlib.ExitStack() as stack:
+        with progress() as draw:
+            running = stack.enter_context(start_engine(engine, corpus, job, draw))
+            output = map_lines(running, corpus, "labels", identify_lines)
+        options.write_to_stdout(output)
 
 
 def _evaluate(identifier: "Identifier", file: str, column: str) -> "ClassificationReport":

@@ -99,6 +99,14 @@ def engine_options(settings: dict[str, Any], *, resume: bool = False) -> EngineO
     return EngineOptions(**({"resume": resume} | chosen))
 
 
+def write_to_stdout(blocks: Iterable[bytes]) -> None:
+    """Write the output of a job to stdout."""
+    sys.stdout.flush()
+    for block in blocks:
+        sys.stdout.buffer.write(block)
+    sys.stdout.buffer.flush()
+
+
 def expand_option_groups(
     settings: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Any]:
