@@ -73,6 +73,21 @@ nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
     return counts_of(*word_counts);
 }
 
+nb::dict count_block(const nb::bytes& lines, const std::optional<std::string>& placeholder) {
+    const Splitting splitting = Splitting::of(placeholder);
+    const std::string_view text(lines.c_str(), lines.size());
+    WordCounts counts;
+    {
+        const nb::gil_scoped_release free;
+        std::string buffer;
+        std::vector<WordCounter> counters(1);
+        const auto add = [&](const Word& word) { counters[0].add(word, 1); };
+        scan_words(splitting.apply(text, buffer), add, [] {});
+        counts = merge_counters(counters);
+    }
+    return counts_of(counts);
+}
+
 std::int32_t id_of(nb::handle id) {
     const auto value = nb::cast<std::int64_t>(id);
     if (value < 0 || value > std::numeric_limits<std::int32_t>::max())
@@ -164,6 +179,20 @@ nb::object encode(const std::vector<nb::bytes>& files, const WordEncoding& encod
     result["ids"] = to_numpy_array(std::move(encoded->ids), {tokens});
     const std::size_t length = encoded->sketch.hashes.size();
     result["sketch"] = to_numpy_array(std::move(encoded->sketch.hashes), {length});
+    return result;
+}
+
+nb::dict encode_block(const nb::bytes& lines, const WordEncoding& encoding) {
+    const std::string_view text(lines.c_str(), lines.size());
+    if (!text.empty() && text.back() != '\n') throw ArgumentError("the last line does not end with LF");
+    EncodedText encoded;
+    {
+        const nb::gil_scoped_release free;
+        encoded = encode_lines(text, encoding);
+    }
+    nb::dict result = summary_of(encoded);
+    const std::size_t tokens = encoded.ids.size();
+    result["ids"] = to_numpy_array(std::move(encoded.ids), {tokens});
     return result;
 }
 
@@ -277,6 +306,8 @@ void bind_text(nb::module_& module) {
                nb::arg("placeholder") = nb::none(),
                "Count the words of these files, by descending count, ties by code "
                "points; None if the text is not plain.");
+    module.def("count_words_of_lines", &count_block, nb::arg("lines"), nb::arg("placeholder") = nb::none(),
+               "Count the words of lines in memory (UTF-8), by descending count, ties by code points.");
     nb::class_<WordEncoding>(module, "WordEncoding", "Mapping from words to ids, for the functions below.")
         .def(
             "__init__",
@@ -294,6 +325,9 @@ void bind_text(nb::module_& module) {
         "encode_plain_words", &encode_to_file, nb::arg("files"), nb::arg("encoding"), nb::arg("threads"),
         nb::arg("ids_file"),
         "The same in bounded memory and without a sketch: the ids are written to `ids_file` as int32.");
+    module.def(
+        "encode_lines", &encode_block, nb::arg("lines"), nb::arg("encoding"),
+        "Encode lines in memory (UTF-8, LF after each) as `encode_plain_text` does, without a sketch.");
     nb::class_<TextScan>(module, "TextScan", "The words of a text in order, and its counts, from one pass.")
         .def_prop_ro(
             "counts", [](const TextScan& scan) { return counts_of(scan.words()); },

@@ -243,6 +243,21 @@ std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding
     return result;
 }
 
+EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding) {
+    EncodedText result;
+    result.spelled.resize(1);
+    const TextSize size = measure_text(lines);
+    std::string buffer;
+    const std::string_view words = encoding.splitting.apply(lines, buffer);
+    const std::uint64_t tokens = encoding.splitting.is_on ? measure_text(words).tokens() : size.tokens();
+    if (tokens) result.ids = UninitializedBuffer<std::int32_t>(tokens);
+    std::int32_t* at = result.ids.data();
+    std::vector<PieceResult> results(1);
+    encode_piece(words, encoding, result.spelled[0], results[0], [&](std::int32_t id) { *at++ = id; });
+    result.sizes.add(size, merge_pieces(results, result));
+    return result;
+}
+
 std::optional<TextScan> scan_text(const PlainText& text, const Splitting& splitting, const SketchSize& sketch,
                                   std::size_t threads, const OnLines& on_lines) {
     threads = std::max<std::size_t>(threads, 1);

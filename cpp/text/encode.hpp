@@ -83,6 +83,9 @@ std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding
                                        const SketchSize& sketch, std::size_t threads,
                                        const OnLines& on_lines = {});
 
+// Encodes lines in memory, each ending with LF; no sketch.
+EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding);
+
 // Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text.
 // Returns nothing if the text is not plain; the file is then missing or incomplete.
 std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from chainrule.data.encoded import EncodedText, id_blocks
-from chainrule.errors import ChainruleWarning, ConfigError, InputError
+from chainrule.data.id_shards import find_shards, open_shards
+from chainrule.errors import ChainruleWarning, ConfigError, InputError, UsageError
 from chainrule.ngram.oov_speller import Speller, train_speller
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus
@@ -51,8 +52,11 @@ def prepare_corpus(
 ) -> PreparedCorpus:
     """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses only `corpus`.
 
-    With `ids_file`, the ids of the training text are written there and memory-mapped.
+    With `ids_file`, the ids of the training text are written there and memory-mapped. `corpus` may be a folder of
+    id shards, which has a tokenizer.
     """
+    if (shards := find_shards(corpus)) is not None:
+        return _read_shards(shards, corpus, tokenizer, valid, progress, ids_file)
     scan = None
     if isinstance(tokenizer, Path):
         trained = load_tokenizer(tokenizer)
@@ -83,6 +87,38 @@ def prepare_corpus(
         speller=_speller(corpus, trained, train, progress),
         fingerprint=digest,
         valid_fingerprint=valid_fingerprint,
+    )
+
+
+def _read_shards(
+    folder: Path,
+    corpus: Corpus,
+    tokenizer: TokenizerConfig | Path,
+    valid: Corpus | None,
+    progress: Progress,
+    ids_file: Path | None,
+) -> PreparedCorpus:
+    """Prepare a training text that was encoded as id shards."""
+    trained = load_tokenizer(folder)
+    if tokenizer not in (TokenizerConfig(), folder):
+        raise UsageError(f"{folder} was encoded with a tokenizer; leave out --tokenizer and its options")
+    if trained.config.kind == "wordpiece":
+        raise UsageError(
+            f"{folder} was encoded with a wordpiece tokenizer, whose speller needs the text; train on the text "
+            f"with --tokenizer {folder}"
+        )
+    progress("reading ids", 0, None)
+    shards = open_shards(folder, trained.vocabulary)
+    train = shards.read(ids_file)
+    encoded, digest = (None, None) if valid is None else encode_with_fingerprint(valid, trained, progress)
+    _warn_of_unsuited(trained, train, encoded)
+    return PreparedCorpus(
+        tokenizer=trained,
+        train=train,
+        valid=encoded,
+        speller=_speller(corpus, trained, train, progress),
+        fingerprint=shards.fingerprint,
+        valid_fingerprint=digest,
     )
 
 

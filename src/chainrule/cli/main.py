@@ -19,7 +19,9 @@ from chainrule.cli import (
     compare,
     convert,
     correct,
+    dedup,
     doctor,
+    encode,
     evaluate,
     filter_lines,
     generate,
@@ -98,6 +100,8 @@ app.command("rerank")(rerank.rerank)
 app.command("correct")(correct.correct)
 app.command("filter")(filter_lines.filter_lines)
 app.command("identify")(identify.identify)
+app.command("dedup")(dedup.dedup)
+app.command("encode")(encode.encode)
 app.add_typer(translate.app, name="translate")
 app.add_typer(tag.app, name="tag")
 app.add_typer(classify.app, name="classify")

@@ -1,5 +1,9 @@
 """`chainrule tokenizer`: train a tokenizer, encode text, decode ids."""
 
+import contextlib
+import io
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +41,7 @@ SETTINGS = (
 
 
 @app.command()
-@options.expand_option_groups(SETTINGS)
+@options.expand_option_groups(SETTINGS | options.ENGINE | options.RESUME_JOB)
 def train(
     out: Annotated[Path, typer.Option(help="Output tokenizer folder.")],
     *,
@@ -52,6 +56,8 @@ def train(
 ) -> None:
     """Train a tokenizer and save it.
 
+    With --workers or --on, several processes count the words or characters; the tokenizer is the same.
+
     Example: chainrule tokenizer train corpus.txt --tokenizer bpe --vocab-size 1000 --trace --out runs/bpe
 
     chainrule tokenizer train --vocab words.txt --out runs/words
@@ -64,6 +70,7 @@ def train(
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.tokenizer import save_tokenizer
 
+    engine = options.engine_options(settings)
     vocab = settings.get("vocab")
     if not text and (vocab is None or trace):
         raise UsageError("no text was given; give a training text, or a word list with --vocab")
@@ -73,7 +80,12 @@ def train(
     config = build_config(TokenizerConfig, settings, "tokenizer")
     with options.lock_output(out, [vocab], force=force):
         with progress() as bar:
-            trained = training.train(corpus, config, bar)
+            if engine.uses_engine:
+                from chainrule.applications.encode import train_tokenizer_on
+
+                trained = train_tokenizer_on(engine, corpus, config, bar)
+            else:
+                trained = training.train(corpus, config, bar)
         if trace:
             _print_merges(training.trace_merges(corpus, trained), json)
         names = text or [str(vocab)]
@@ -99,32 +111,77 @@ def _print_merges(merges: "Iterable[Merge]", json: bool) -> None:
 
 
 @app.command()
+@options.expand_option_groups(options.ENGINE | options.RESUME_JOB)
 def encode(
     folder: Folder,
+    *,
     file: Lines = "-",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print tokens instead of ids.")] = False,
     json: options.Json = False,
+    settings: dict[str, Any],
 ) -> None:
     """Encode each line as token ids.
 
     Example: echo "i love mice" | chainrule tokenizer encode runs/bpe
     """
     from chainrule.text.corpus import Corpus, read_batches
-    from chainrule.text.lines import FRAGMENT
     from chainrule.tokenizers.tokenizer import load_tokenizer
 
+    engine = options.engine_options(settings)
     tokenizer = load_tokenizer(folder)
-    for lines in read_batches(Corpus.of(file, reads_once=True)):
-        for line in lines:
-            if len(line) > FRAGMENT:
-                _print_long(tokenizer, line, tokens, json)
-                continue
-            ids = tokenizer.encode(line).tolist()
-            if json:
-                emit({"text": line, "ids": ids, "tokens": tokenizer.tokens(ids)}, indent=None)
-            else:
-                print(" ".join(map(repr, tokenizer.tokens(ids)) if tokens else map(str, ids)))
-        flush()
+    corpus = Corpus.of(file, reads_once=not engine.uses_engine)
+    if not engine.uses_engine:
+        for lines in read_batches(corpus):
+            _print_ids(tokenizer, lines, tokens, json)
+        return
+    from chainrule.applications.line_jobs import identify_folder, map_lines
+    from chainrule.distributed.start import start_engine
+
+    job = {"job": "tokenizer encode", "tokenizer": identify_folder(folder), "tokens": tokens, "json": json}
+    with contextlib.ExitStack() as stack:
+        with progress() as draw:
+            running = stack.enter_context(start_engine(engine, corpus, job, draw))
+            output = map_lines(running, corpus, "ids", _EncodeLines(folder.absolute(), tokens, json))
+        options.write_to_stdout(output)
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodeLines:
+    """Encode lines in a worker process."""
+
+    folder: Path
+    tokens: bool
+    json: bool
+
+    def __call__(self, lines: list[str]) -> bytes:
+        """Return what the command prints for these lines."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            _print_ids(_load_in_worker(self.folder), lines, self.tokens, self.json)
+        return output.getvalue().encode()
+
+
+@lru_cache(maxsize=1)
+def _load_in_worker(folder: Path) -> "Tokenizer":
+    """Load a tokenizer once in each worker process."""
+    from chainrule.tokenizers.tokenizer import load_tokenizer
+
+    return load_tokenizer(folder)
+
+
+def _print_ids(tokenizer: "Tokenizer", lines: list[str], tokens: bool, json: bool) -> None:
+    from chainrule.text.lines import FRAGMENT
+
+    for line in lines:
+        if len(line) > FRAGMENT:
+            _print_long(tokenizer, line, tokens, json)
+            continue
+        ids = tokenizer.encode(line).tolist()
+        if json:
+            emit({"text": line, "ids": ids, "tokens": tokenizer.tokens(ids)}, indent=None)
+        else:
+            print(" ".join(map(repr, tokenizer.tokens(ids)) if tokens else map(str, ids)))
+    flush()
 
 
 def _print_long(tokenizer: "Tokenizer", line: str, tokens: bool, json: bool) -> None:

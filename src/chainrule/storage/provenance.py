@@ -195,4 +195,6 @@ def usage_hint(task: str, path: str | Path) -> str:
         return f"it is a pretrained encoder: chainrule tag train … --pretrained {path}"
     if task == "vectors":
         return f"it contains word vectors: chainrule vectors neighbors {path} WORD"
+    if task == "id shards":
+        return f"it contains token ids: chainrule train ngram {path}"
     return f"use it with chainrule {printable(task)[:40]} predict {path}"

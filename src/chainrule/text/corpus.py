@@ -243,7 +243,7 @@ def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list
     warn_about_replaced(corpus.name, blocks.replaced)
 
 
-RECORDS: Final = (".jsonl", ".ndjson", ".parquet")  # tables also, if a column is named
+RECORDS: Final = (".jsonl", ".ndjson", ".parquet", ".shards")  # tables also, if a column is named
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ TABLES: Final = (".csv", ".tsv")
 LARGEST_CELL: Final = 1 << 26
 """Characters; an unclosed quote makes one cell of the rest of a file."""
 JSON_LINES: Final = (".jsonl", ".ndjson")
+SHARD_INDEX: Final = "ids.shards"
+"""Index file of a folder of id shards (data/id_shards.py), which stands for the folder as a source of text."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -148,6 +150,8 @@ def find_file(source: str | Path, remedy: str) -> TextFile:
 
 def expand(source: str) -> list[str]:
     """Return the files of a folder or glob, sorted by path; any other path is returned unchecked."""
+    if os.path.isfile(os.path.join(source, SHARD_INDEX)):
+        return [os.path.join(source, SHARD_INDEX)]
     if os.path.isdir(source):
         paths, reason = _walk(source), f"the folder {source} contains no files (hidden ones are not read)"
     elif glob.has_magic(source) and not os.path.lexists(source):
@@ -459,6 +463,11 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
     A CSV or TSV file is a table if a column is named, else plain text.
     """
     kind = file_format(file)
+    if file.path.name == SHARD_INDEX:
+        raise UsageError(
+            f"{file.path.parent} contains token ids, not text; give the text that was encoded, or this folder "
+            "alone to chainrule train"
+        )
     if kind == "json":
         yield from _read_json_lines(file, column or TEXT, decoder)
     elif kind == "parquet":

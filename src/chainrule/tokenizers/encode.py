@@ -22,7 +22,7 @@ from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, find_plain_files
 from chainrule.text.fingerprint import SHORTEST_LINE, SKETCH_SIZE, Fingerprint, fingerprint
-from chainrule.text.lines import Fragment
+from chainrule.text.lines import FRAGMENT, Fragment
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
 
@@ -95,6 +95,23 @@ def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path) -> Encode
         files.names, tokenizer.word_encoding, files.threads, os.fsencode(ids_file)
     )
     return None if result is None else _encoded_text(result, map_ids(ids_file), tokenizer)
+
+
+def encode_lines(lines: bytes, tokenizer: Tokenizer) -> EncodedText:
+    """Encode lines in memory (UTF-8, LF after each) as `encode` does."""
+    if _is_plain(tokenizer) and not has_long_lines(lines):
+        result: dict[str, Any] = system.load_extension().encode_lines(lines, tokenizer.word_encoding)
+        return _encoded_text(result, result["ids"], tokenizer)
+    corpus = Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"))
+    return _encode_fragments(corpus, tokenizer, silent, None)
+
+
+def has_long_lines(lines: bytes) -> bool:
+    """Whether a line may have more than `FRAGMENT` characters, after which words are split."""
+    if len(lines) <= FRAGMENT:
+        return False
+    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
+    return bool(np.diff(ends, prepend=-1).max(initial=0) > FRAGMENT)
 
 
 def _encode_plain(

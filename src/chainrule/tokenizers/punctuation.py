@@ -105,7 +105,7 @@ def describe_choice(requested: object, kind: str) -> str:
     >>> describe_choice("word", "word")
     'tokenizer: word (punctuation is split from words)'
     """
-    if requested != "word":
+    if requested != "word" or kind not in ("word", "whitespace"):
         return ""
     if kind == "word":
         return "tokenizer: word (punctuation is split from words)"

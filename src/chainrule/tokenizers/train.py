@@ -15,12 +15,13 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, trainers
 
+from chainrule import system
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
 from chainrule.tokenizers.components import LONGEST_WORDPIECE_WORD, make_backend
 from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
-from chainrule.tokenizers.encode import TextScan, count_words, scan_text
+from chainrule.tokenizers.encode import TextScan, count_words, has_long_lines, scan_text
 from chainrule.tokenizers.punctuation import joined_forms, resolve_kind, split
 from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, decode_bytes, split_words, translate_panics
 
@@ -61,6 +62,11 @@ def _train_resolved(
         case "wordpiece":
             backend = _wordpiece(corpus, config)
     return Tokenizer.with_control_symbols(backend, config)
+
+
+def from_counts(counts: dict[str, int], config: TokenizerConfig) -> Tokenizer:
+    """Build a word or character tokenizer from the counts of a text, in vocabulary order; `counts` is changed."""
+    return Tokenizer.with_control_symbols(_train_word_level(counts, config), config)
 
 
 def build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
@@ -132,6 +138,14 @@ def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
         piece = text if lower is None else lower.normalize_str(text)
         counts.update(_words(piece, config) if config.is_word_level else piece)
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
+
+
+def count_lines(lines: bytes, config: TokenizerConfig, name: str) -> dict[str, int]:
+    """Count the words or characters of lines in memory (UTF-8, LF after each); `name` is that of the text."""
+    if config.is_word_level and not config.lowercase and not has_long_lines(lines):
+        counts: dict[str, int] = system.load_extension().count_words_of_lines(lines, config.placeholder)
+        return counts
+    return _count(Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"), title=name), config)
 
 
 def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
