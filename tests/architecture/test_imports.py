@@ -16,7 +16,7 @@ LAYERS = [
     {"ngram", "gradients", "training", "decoding", "evaluation", "embeddings", "plots", "distributed"},
     {"neural"},
     {"families", "model", "prepared_corpus", "sizing", "api", "mixture", "kenlm"},
-    {"tasks", "applications", "inspection", "comparison"},
+    {"tasks", "applications", "inspection", "comparison", "spark"},
     {"server"},
     {"cli", "__main__"},
 ]
@@ -109,8 +109,8 @@ ALLOWED_PACKAGES = {
     "tokenizers": {"tokenizers"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "pyarrow": {"text", "distributed"},
-    "pyspark": {"distributed"},
+    "pyarrow": {"text", "distributed", "spark"},
+    "pyspark": {"distributed", "spark"},
     "zstandard": {"text"},
     "sacrebleu": {"evaluation"},
 }
