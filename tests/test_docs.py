@@ -6,6 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -185,6 +186,18 @@ def test_application_pages_examples_run(page: str, least: int) -> None:
     run_shell(blocks(page)[0], least)
     (script,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     run_python(script)
+
+
+@pytest.mark.slow
+@pytest.mark.native
+@pytest.mark.usefixtures("folder")
+def test_pipeline_page_examples_run() -> None:
+    first, second, *_ = blocks("pipeline.md")
+    run_shell(first, 6)
+    run_shell(second, 6)
+    (script,) = re.findall(r"```python\n(.*?)```", (DOCS / "pipeline.md").read_text(encoding="utf-8"), re.DOTALL)
+    Path("pipeline.py").write_text(script)
+    subprocess.run([sys.executable, "-W", "ignore", "pipeline.py"], check=True)  # workers import the file
 
 
 @pytest.mark.slow
