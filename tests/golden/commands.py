@@ -160,6 +160,24 @@ SESSIONS: Final = {
             "filter models/ngram-bpe mixed.txt --keep 2 --json",
         )
     ),
+    "dedup": Session(
+        (
+            "dedup train.txt mixed.txt --out unique.txt",
+            "dedup train.txt mixed.txt --workers 1 --out again.txt --json",
+            "dedup train.txt mixed.txt --by document --near 0.8 --out documents.jsonl",
+            "dedup train.txt --near 0.1 --out refused.txt",
+        )
+    ),
+    "encode": Session(
+        (
+            "encode train.txt --tokenizer word --min-count 2 --out a",
+            "encode train.txt --tokenizer models/ngram-bpe --tokens-per-shard 500 --workers 1 --out b --json",
+            "find a",
+            "cat a/ids.shards",
+            "train ngram a --order 2 --out model",
+            "evaluate model a",
+        )
+    ),
     "identify": Session(
         (
             "train ngram train.txt --tokenizer char --order 3 --smoothing witten-bell --out en",
