@@ -1,27 +1,37 @@
 """Corpora prepared by the compiled extension and by the Python implementation are identical."""
 
+import bz2
+import gzip
 import hashlib
+import json
+import lzma
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pyarrow
 import pytest
+import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from chainrule.data.encoded import EncodedText
 from chainrule.errors import ChainruleError
 from chainrule.lm import Batch
 from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
-from chainrule.text import corpus as plain
+from chainrule.text import compiled_reader
 from chainrule.text.corpus import Corpus
+from chainrule.text.lines import FRAGMENT
+from chainrule.text.partitions import TextPartition, partition_corpus
 from chainrule.text.readers import Errors
-from chainrule.tokenizers import encode as plain_words
+from chainrule.tokenizers import encode
 from chainrule.tokenizers.config import Kind, TokenizerConfig
 from chainrule.tokenizers.train import from_words
 from ngram.reference import TableModel
@@ -74,24 +84,15 @@ CONFIG = st.builds(
 @contextmanager
 def python_implementation() -> Iterator[None]:
     with (
-        mock.patch.object(plain_words, "find_plain_files", return_value=None),
-        mock.patch("chainrule.text.fingerprint.find_plain_files", return_value=None),
+        mock.patch.object(encode, "open_reader", return_value=None),
+        mock.patch("chainrule.text.fingerprint.open_reader", return_value=None),
     ):
         yield
 
 
 @contextmanager
 def on_threads(threads: int) -> Iterator[None]:
-    find_plain_files = plain.find_plain_files
-
-    def with_threads(corpus: Corpus) -> plain.PlainFiles | None:
-        files = find_plain_files(corpus)
-        return files and plain.PlainFiles(files.names, threads)
-
-    with (
-        mock.patch.object(plain_words, "find_plain_files", with_threads),
-        mock.patch("chainrule.text.fingerprint.find_plain_files", with_threads),
-    ):
+    with mock.patch("chainrule.system.thread_count", return_value=threads):
         yield
 
 
@@ -128,14 +129,6 @@ def outcome(corpus: Corpus, config: TokenizerConfig) -> tuple[object, ...]:
     )
 
 
-def is_plain(content: bytes) -> bool:
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return False
-    return bool(text) and "\r" not in text and not text.startswith("\ufeff")
-
-
 @settings(max_examples=150)
 @given(files=st.lists(FILE, min_size=1, max_size=3), config=CONFIG, errors=st.sampled_from(["strict", "replace"]))
 @example(files=[b"a b\n\n b", b"c"], config=TokenizerConfig(), errors="strict")
@@ -148,11 +141,163 @@ def test_compiled_preparation_equals_python(files: list[bytes], config: Tokenize
         for path, content in zip(paths, files, strict=True):
             path.write_bytes(content)
         corpus = Corpus.of(paths, errors=errors)
-        is_taken = plain_words.count_words(corpus, config) is not None
-        assert is_taken == (all(map(is_plain, files)) and not config.lowercase)
         fast = outcome(corpus, config)
         with python_implementation():
             assert outcome(corpus, config) == fast
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+PIECES: list[str] = [*ODD, *WORDS, "\ud800", "\udc00", "\\", '"', "/", "\b"]
+DOCUMENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), max_size=6)
+LINE = st.sampled_from(
+    [
+        "",
+        " \t",
+        "\xa0",
+        '{"text": "of"}\r',
+        '{"text":\r"of"}',
+        '{"te\\u0078t" : "a" }  ',
+        '{"text": 1, "text": "b", "n": [1, -0.5e+3, {}, [], true, false, null, NaN, -Infinity, "\\n"]}',
+        '{"n": {"text": 5}, "text": "\\ud83d\\ude00 \\/ \\b\\f\\r\\n\\t\\\\"}',
+        '{"text": "last", "text": null}',
+        '{"text": "\\udc00\\ud800"}',
+        '{"text": "a"} x',
+        '{"text": "a", }',
+        '{"text": "a", "n": 01}',
+        '{"text": "a", "n": .5}',
+        '{"text": "a", "n": ' + "1" * 5000 + "}",
+        '{"text": "a", "n": ' + "[" * 70 + "]" * 70 + "}",
+        '{"text": "\t"}',
+        '{"text": "\\x"}',
+        '{"text": "\\u12g4"}',
+        '{"text": "a',
+        '{"body": "a"}',
+        '["text"]',
+    ]
+)
+LAST_ROWS: list[list[bytes | None]] = [[], [None], [b"a\xff"], [b"of"]]
+
+
+@st.composite
+def stored_file(draw: st.DrawFn) -> tuple[str, bytes]:
+    """The suffix and the content of a file of any format, with or without faults."""
+    kind = draw(st.sampled_from(["txt", "jsonl", "parquet"]))
+    texts = draw(DOCUMENTS)
+    if kind == "parquet":
+        rows: list[bytes | None] = [text.encode(errors="surrogatepass") for text in texts]
+        rows += draw(st.sampled_from(LAST_ROWS))
+        groups = draw(st.integers(1, 3))
+        content = pyarrow.BufferOutputStream()
+        column = pyarrow.array(rows, pyarrow.binary()).view(pyarrow.string())
+        parquet.write_table(pyarrow.table({"id": range(len(rows)), "text": column}), content, row_group_size=groups)
+        return ".parquet", content.getvalue().to_pybytes()
+    packing = draw(st.sampled_from(list(PACKINGS)))
+    if kind == "txt":
+        data = draw(FILE)
+    else:
+        records = [
+            json.dumps({"text": text}, ensure_ascii=draw(st.booleans())).encode(errors="surrogatepass")
+            for text in texts
+        ]
+        records += [line.encode() for line in draw(st.lists(LINE, max_size=2))]
+        data = draw(st.sampled_from([b"\n", b"\r\n"])).join(draw(st.permutations(records)))
+        data = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf"])) + data
+    packed = PACKINGS[packing](data)
+    return f".{kind}{packing}", packed[: draw(st.sampled_from([None, None, None, -1]))]
+
+
+@settings(max_examples=300)
+@given(
+    files=st.lists(stored_file(), min_size=1, max_size=3),
+    config=CONFIG,
+    errors=st.sampled_from(["strict", "replace"]),
+    drops_blank_lines=st.booleans(),
+    block=st.sampled_from([1, 7, 40, 1 << 20]),
+)
+def test_compiled_preparation_of_any_format_equals_python(
+    files: list[tuple[str, bytes]], config: TokenizerConfig, errors: Errors, drops_blank_lines: bool, block: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiled_reader, "BLOCK", block):
+        paths = [Path(folder) / f"{number}{suffix}" for number, (suffix, _) in enumerate(files)]
+        for path, (_, content) in zip(paths, files, strict=True):
+            path.write_bytes(content)
+        corpus = Corpus.of(paths, errors=errors, drop_blank_lines=drops_blank_lines)
+        fast = outcome(corpus, config)
+        with python_implementation():
+            assert outcome(corpus, config) == fast
+        blocks = outcome_of(lambda: b"".join(text for _, text in TextPartition(corpus).blocks(block)).decode())
+        assert blocks == outcome_of(lambda: "".join(corpus.blocks()))
+        partitions = outcome_of(
+            lambda: "".join(text.decode() for part in partition_corpus(corpus, block) for _, text in part.blocks())
+        )
+        assert partitions == blocks
+
+
+def outcome_of(function: Callable[[], str]) -> str:
+    """The result, or the error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function()
+        except ChainruleError as error:
+            return f"{type(error).__name__}: {error}"
+
+
+@settings(max_examples=40)
+@given(texts=DOCUMENTS, config=CONFIG, errors=st.sampled_from(["strict", "replace"]), block=st.sampled_from([1, 9]))
+def test_compiled_preparation_of_texts_in_memory_and_tables_equals_python(
+    texts: list[str], config: TokenizerConfig, errors: Errors, block: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(compiled_reader, "BLOCK", block):
+        table = Path(folder) / "table.csv"
+        rows = "".join('{},"{}"\n'.format(i, text.replace('"', '""')) for i, text in enumerate(texts))
+        table.write_bytes(f"id,text\n{rows}".encode(errors="replace"))
+        in_memory = replace(Corpus.from_lines(texts), errors=errors)
+        for corpus in (in_memory, Corpus.of(table, column="text", errors=errors)):
+            fast = outcome(corpus, config)
+            with python_implementation():
+                assert outcome(corpus, config) == fast
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl"])
+@pytest.mark.parametrize("seed", range(4))
+def test_long_lines_are_cut_as_in_python(tmp_path: Path, suffix: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    blanks = [" ", "\t", "\xa0", "\u2028", "\u2003", "\x1c", "\x85", "  ", " \u3000"]
+    lines = []
+    for length in (FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 3 * FRAGMENT, 10, 5 * FRAGMENT):
+        longest = int(rng.choice([3, 1000, FRAGMENT]))
+        line = ""
+        while len(line) < length:
+            line += blanks[rng.integers(len(blanks))] * int(rng.choice([1, 1, 1, 50, FRAGMENT // 2]))
+            line += "xé日😀,."[rng.integers(6)] * int(rng.integers(1, longest))
+        lines.append(line[:length])
+    path = tmp_path / f"long{suffix}"
+    stored = "\n".join(lines) if suffix == ".txt" else "".join(json.dumps({"text": line}) + "\n" for line in lines)
+    path.write_text(stored, encoding="utf-8", newline="")
+    corpus = Corpus.of(path)
+    for config in (TokenizerConfig(kind="whitespace"), TokenizerConfig()):
+        fast = outcome(corpus, config)
+        with python_implementation():
+            slow = outcome(corpus, config)
+        assert fast == slow
+    tokenizer = from_words(["x"], TokenizerConfig())  # encodes words of any length
+    for ids_file in (None, tmp_path / "ids"):
+        text, mark = encode.encode_with_fingerprint(corpus, tokenizer, ids_file=ids_file)
+        with python_implementation():
+            expected, expected_mark = encode.encode_with_fingerprint(corpus, tokenizer)
+        assert parts(text) == parts(expected)
+        assert (mark.sha256, mark.lines, mark.sketch.tolist()) == (
+            expected_mark.sha256,
+            expected_mark.lines,
+            expected_mark.sketch.tolist(),
+        )
 
 
 def long_text() -> str:
@@ -177,7 +322,7 @@ def test_preparation_does_not_depend_on_threads(tmp_path: Path, config: Tokenize
     corpus = Corpus.of(tmp_path)
     assert sum(file.size for file in corpus.files) > 3 << 20  # several pieces of 1 MiB
     with on_threads(threads):
-        assert plain_words.count_words(corpus, config) is not None
+        assert encode.count_words(corpus, config) is not None
         fast = outcome(corpus, config)
     with python_implementation():
         assert outcome(corpus, config) == fast
@@ -187,8 +332,9 @@ def test_encode_words_writes_ids_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("b of\n\n c b b\n")
     tokenizer = from_words(["b", "c"], TokenizerConfig())
     corpus = Corpus.of(tmp_path / "text")
-    text = plain_words.encode_words(corpus, tokenizer, tmp_path / "ids")
-    assert text is not None
+    result = encode.encode_words(corpus, tokenizer, tmp_path / "ids")
+    assert result is not None
+    text, _ = result
     # <unk> 0, b 1, c 2, <s> 3, </s> 4
     assert (tmp_path / "ids").read_bytes() == np.array([1, 0, 4, 4, 2, 1, 1, 4], dtype=np.int32).tobytes()
     assert text.ids.tolist() == [1, 0, 4, 4, 2, 1, 1, 4]

@@ -24,7 +24,8 @@ void bind_kenlm(nanobind::module_& module);         // the interface of the kenl
 void bind_ngram_memory(nanobind::module_& module);  // training with a memory limit
 void bind_ngram_partition(nanobind::module_& module);  // training in partitions
 void bind_arpa(nanobind::module_& module);             // ARPA files
-void bind_text(nanobind::module_& module);             // encoding of plain text as word ids
+void bind_text_reader(nanobind::module_& module);      // texts in pieces of lines
+void bind_text(nanobind::module_& module);             // encoding of texts as word ids
 void bind_duplicates(nanobind::module_& module);       // hashes and near duplicates of documents
 void bind_speller(nanobind::module_& module);          // character model for unknown words
 

@@ -65,6 +65,7 @@ NB_MODULE(_core, module) {
     chainrule::bind_kenlm(module);
     chainrule::bind_ngram_memory(module);
     chainrule::bind_arpa(module);
+    chainrule::bind_text_reader(module);
     chainrule::bind_text(module);
     chainrule::bind_ngram_partition(module);
     chainrule::bind_duplicates(module);

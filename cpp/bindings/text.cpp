@@ -1,5 +1,5 @@
-// Python bindings of text reading: word counts, ids, line sketch. Text that is not plain returns None, and
-// the Python implementation reads it.
+// Python bindings of word counts, ids and line sketches of a text. The functions return None if a line is too
+// long, and the Python implementation reads the text.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -18,8 +18,8 @@
 
 #include "bindings/bindings.hpp"
 #include "text/encode.hpp"
+#include "text/input/text_reader.hpp"
 #include "text/line_sketch.hpp"
-#include "text/lines.hpp"
 #include "text/punctuation.hpp"
 #include "text/utf8.hpp"
 #include "text/words.hpp"
@@ -38,13 +38,6 @@ std::size_t workers(std::int64_t threads) {
     return static_cast<std::size_t>(threads);
 }
 
-// File names as bytes, which need not be text.
-PlainText plain_text(const std::vector<nb::bytes>& files) {
-    std::vector<std::string> names;
-    for (const nb::bytes& file : files) names.emplace_back(file.c_str(), file.size());
-    return PlainText(std::move(names));
-}
-
 nb::object text_of(std::string_view word) {
     PyObject* const result =
         PyUnicode_DecodeUTF8(word.data(), static_cast<Py_ssize_t>(word.size()), "strict");
@@ -59,11 +52,9 @@ nb::dict counts_of(const WordCounts& words) {
     return counts;
 }
 
-nb::object count(const std::vector<nb::bytes>& files, std::int64_t threads,
-                 const std::optional<std::string>& placeholder) {
+nb::object count(TextReader& text, std::int64_t threads, const std::optional<std::string>& placeholder) {
     const std::size_t n = workers(threads);
     const Splitting splitting = Splitting::of(placeholder);
-    PlainText text = plain_text(files);
     std::optional<WordCounts> word_counts;
     {
         const nb::gil_scoped_release free;
@@ -133,27 +124,16 @@ nb::dict summary_of(const EncodedWords& encoded) {
     result["characters"] = encoded.sizes.characters;
     result["bytes"] = encoded.sizes.bytes;
     result["spellings"] = spellings_of(encoded);
+    std::vector<std::uint64_t> hashes = encoded.sketch.hashes;
+    const std::size_t length = hashes.size();
+    result["sketch"] = to_numpy_array(std::move(hashes), {length});
     return result;
-}
-
-nb::object encode_to_file(const std::vector<nb::bytes>& files, const WordEncoding& encoding,
-                          std::int64_t threads, const nb::bytes& ids_file) {
-    const std::size_t n = workers(threads);
-    const std::string file(ids_file.c_str(), ids_file.size());
-    PlainText text = plain_text(files);
-    std::optional<EncodedWords> encoded;
-    {
-        const nb::gil_scoped_release free;
-        encoded = encode_words(text, encoding, file, n);
-    }
-    if (!encoded) return nb::none();
-    return summary_of(*encoded);
 }
 
 // Passes lines to a Python function as memory views that are valid during the call; `update` may be None.
 OnLines call_with_views(nb::handle update) {
     if (update.is_none()) return {};
-    return [update](std::string_view lines) {
+    return [update](const std::string& lines) {
         const nb::gil_scoped_acquire held;
         // PyMemoryView_FromMemory takes a non-const pointer; the view is read-only.
         PyObject* const view = PyMemoryView_FromMemory(const_cast<char*>(lines.data()),
@@ -163,10 +143,24 @@ OnLines call_with_views(nb::handle update) {
     };
 }
 
-nb::object encode(const std::vector<nb::bytes>& files, const WordEncoding& encoding, std::int64_t threads,
-                  std::size_t shortest, std::size_t size, nb::handle update) {
+nb::object encode_to_file(TextReader& text, const WordEncoding& encoding, std::int64_t threads,
+                          const nb::bytes& ids_file, std::size_t shortest, std::size_t size,
+                          nb::handle update) {
     const std::size_t n = workers(threads);
-    PlainText text = plain_text(files);
+    const std::string file(ids_file.c_str(), ids_file.size());
+    const OnLines on_lines = call_with_views(update);
+    std::optional<EncodedWords> encoded;
+    {
+        const nb::gil_scoped_release free;
+        encoded = encode_words(text, encoding, file, {shortest, size}, n, on_lines);
+    }
+    if (!encoded) return nb::none();
+    return summary_of(*encoded);
+}
+
+nb::object encode(TextReader& text, const WordEncoding& encoding, std::int64_t threads, std::size_t shortest,
+                  std::size_t size, nb::handle update) {
+    const std::size_t n = workers(threads);
     const OnLines on_lines = call_with_views(update);
     std::optional<EncodedText> encoded;
     {
@@ -177,8 +171,6 @@ nb::object encode(const std::vector<nb::bytes>& files, const WordEncoding& encod
     nb::dict result = summary_of(*encoded);
     const std::size_t tokens = encoded->ids.size();
     result["ids"] = to_numpy_array(std::move(encoded->ids), {tokens});
-    const std::size_t length = encoded->sketch.hashes.size();
-    result["sketch"] = to_numpy_array(std::move(encoded->sketch.hashes), {length});
     return result;
 }
 
@@ -196,12 +188,10 @@ nb::dict encode_block(const nb::bytes& lines, const WordEncoding& encoding) {
     return result;
 }
 
-nb::object scan(const std::vector<nb::bytes>& files, std::int64_t threads,
-                const std::optional<std::string>& placeholder, std::size_t shortest, std::size_t size,
-                nb::handle update) {
+nb::object scan(TextReader& text, std::int64_t threads, const std::optional<std::string>& placeholder,
+                std::size_t shortest, std::size_t size, nb::handle update) {
     const std::size_t n = workers(threads);
     const Splitting splitting = Splitting::of(placeholder);
-    PlainText text = plain_text(files);
     const OnLines on_lines = call_with_views(update);
     std::optional<TextScan> result;
     {
@@ -267,14 +257,14 @@ std::string split_text(const std::string& line, const std::string& placeholder) 
     return out;
 }
 
-nb::object sketch(const std::vector<nb::bytes>& files, std::size_t shortest, std::size_t size,
-                  std::int64_t threads) {
+nb::object sketch(TextReader& text, std::size_t shortest, std::size_t size, std::int64_t threads,
+                  nb::handle update) {
     const std::size_t n = workers(threads);
-    PlainText text = plain_text(files);
+    const OnLines on_lines = call_with_views(update);
     std::optional<Sketch> line_sketch;
     {
         const nb::gil_scoped_release free;
-        line_sketch = sketch_lines(text, {shortest, size}, n);
+        line_sketch = sketch_lines(text, {shortest, size}, n, on_lines);
     }
     if (!line_sketch) return nb::none();
     const std::size_t length = line_sketch->hashes.size();
@@ -302,10 +292,10 @@ void bind_text(nb::module_& module) {
     module.def(
         "joins", [](const std::string& token) { return std::pair(joins_left(token), joins_right(token)); },
         nb::arg("token"), "Whether a token is joined to the previous token, and to the next.");
-    module.def("count_plain_words", &count, nb::arg("files"), nb::arg("threads"),
-               nb::arg("placeholder") = nb::none(),
-               "Count the words of these files, by descending count, ties by code "
-               "points; None if the text is not plain.");
+    module.def(
+        "count_plain_words", &count, nb::arg("text"), nb::arg("threads"), nb::arg("placeholder") = nb::none(),
+        "Count the words of a text, by descending count, ties by code points; None if a line, or a word of a "
+        "vocabulary, is too long.");
     module.def("count_words_of_lines", &count_block, nb::arg("lines"), nb::arg("placeholder") = nb::none(),
                "Count the words of lines in memory (UTF-8), by descending count, ties by code points.");
     nb::class_<WordEncoding>(module, "WordEncoding", "Mapping from words to ids, for the functions below.")
@@ -316,15 +306,16 @@ void bind_text(nb::module_& module) {
                 new (self) WordEncoding(encoding_of(known, unk, eos, placeholder));
             },
             nb::arg("known"), nb::arg("unk"), nb::arg("eos"), nb::arg("placeholder") = nb::none());
-    module.def("encode_plain_text", &encode, nb::arg("files"), nb::arg("encoding"), nb::arg("threads"),
-               nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
-               "Encode the words of these files in one pass with `eos` after each line: the fields of "
-               "EncodedText, and a sketch of at most `size` lines; `update` receives the text in order, as "
-               "hashlib's does. None if the text is not plain.");
     module.def(
-        "encode_plain_words", &encode_to_file, nb::arg("files"), nb::arg("encoding"), nb::arg("threads"),
-        nb::arg("ids_file"),
-        "The same in bounded memory and without a sketch: the ids are written to `ids_file` as int32.");
+        "encode_plain_text", &encode, nb::arg("text"), nb::arg("encoding"), nb::arg("threads"),
+        nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
+        "Encode the words of a text in one pass with `eos` after each line: the fields of EncodedText, and a "
+        "sketch of at most `size` lines; `update` receives the text in order, as hashlib's does. None if "
+        "a line is too long.");
+    module.def("encode_plain_words", &encode_to_file, nb::arg("text"), nb::arg("encoding"),
+               nb::arg("threads"), nb::arg("ids_file"), nb::arg("shortest") = 0, nb::arg("size") = 0,
+               nb::arg("update") = nb::none(),
+               "The same in bounded memory: the ids are written to `ids_file` as int32.");
     module.def(
         "encode_lines", &encode_block, nb::arg("lines"), nb::arg("encoding"),
         "Encode lines in memory (UTF-8, LF after each) as `encode_plain_text` does, without a sketch.");
@@ -348,14 +339,15 @@ void bind_text(nb::module_& module) {
              "Return the ids with `eos` after each line, and the spellings of unknown words in text order; "
              "may be called once.");
     module.def(
-        "scan_plain_text", &scan, nb::arg("files"), nb::arg("threads"), nb::arg("placeholder") = nb::none(),
+        "scan_plain_text", &scan, nb::arg("text"), nb::arg("threads"), nb::arg("placeholder") = nb::none(),
         nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
-        "Read these files once: a TextScan with a sketch of at most `size` lines; `update` receives the "
-        "text in order, as hashlib's does. None if the text is not plain.");
-    module.def("sketch_plain_lines", &sketch, nb::arg("files"), nb::arg("shortest"), nb::arg("size"),
-               nb::arg("threads"),
-               "The smallest hashes of lines of `shortest` characters or more, and the number of lines; None "
-               "if the text is not plain.");
+        "Read a text once: a TextScan with a sketch of at most `size` lines; `update` receives the text in "
+        "order, as hashlib's does. None if a line, or a word of a vocabulary, is too long.");
+    module.def(
+        "sketch_plain_lines", &sketch, nb::arg("text"), nb::arg("shortest"), nb::arg("size"),
+        nb::arg("threads"), nb::arg("update") = nb::none(),
+        "The smallest hashes of lines of `shortest` characters or more, and the number of lines; `update` "
+        "receives the text in order. None if a line is too long.");
 }
 
 }  // namespace chainrule

@@ -1,5 +1,5 @@
-// Plain text: pieces of lines, words, ids, hashes. tests/tokenizers/test_encode_native.py compares the
-// results with the Python implementation.
+// Texts: blocks of lines, words, ids, hashes. tests/test_prepare_corpus.py compares the results with the
+// Python implementation.
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -9,6 +9,8 @@
 #include "checks.hpp"
 #include "text/blake2b/blake2b.hpp"
 #include "text/encode.hpp"
+#include "text/input/in_order.hpp"
+#include "text/input/text_reader.hpp"
 #include "text/line_sketch.hpp"
 #include "text/lines.hpp"
 #include "text/utf8.hpp"
@@ -18,49 +20,125 @@ namespace chainrule::tests {
 
 namespace {
 
-void write(const std::string& file, std::string_view text) {
-    std::ofstream(file, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+// An input that returns the bytes of a text, three at a time.
+TextInput input_of(const std::string& text, TextFormat format = TextFormat::lines) {
+    const auto read = [text, at = std::size_t{0}](TextBlock& block) mutable {
+        const std::string_view part = std::string_view(text).substr(std::min(at, text.size()), 3);
+        block.bytes += part;
+        at += part.size();
+        return !part.empty();
+    };
+    return {format, 0, 0, read};
 }
 
-// All lines of the text, read in pieces of `piece` bytes; "none" if it is not plain.
-std::string read_all(const std::string& file, std::uint64_t piece) {
-    const PlainText text({file, file}, piece);
-    std::string buffer, all;
-    for (std::size_t i = 0; text.is_found() && i < text.pieces(); ++i) {
-        const auto lines = text.read(i, buffer);
-        if (!lines) return "none";
-        all += *lines;
-    }
-    return text.is_found() ? all : "none";
+TextOptions options_of(std::size_t block) {
+    TextOptions options;
+    options.block = block;
+    options.column = "text";
+    options.convert = [](const TextBlock& converted) -> std::pair<std::string, std::uint64_t> {
+        throw IoError("input " + std::to_string(converted.input) + ", byte " +
+                      std::to_string(converted.offset) + ", line " + std::to_string(converted.first));
+    };
+    return options;
 }
 
-void pieces_concatenate_to_the_text() {
-    const Scratch file;
-    for (const std::string text :
-         {"a\n", "a", "\n", "\n\n\na b\n\n c d", "ab\ncd\nef\n", "\xC3\xA9\n\xE2\x80\xA8x"}) {
-        write(file.name(), text);
-        const std::string ended = text.back() == '\n' ? text : text + "\n";
-        for (std::uint64_t piece = 1; piece < 16; ++piece)
-            check(read_all(file.name(), piece) == ended + ended, "pieces of " + std::to_string(piece));
+// All lines of the inputs, read in blocks of `block` bytes.
+std::string read_all(std::vector<TextInput> inputs, const TextOptions& options) {
+    TextReader text(std::move(inputs), options);
+    std::string all;
+    while (const std::optional<std::string> lines = text.next_lines()) all += *lines;
+    return all;
+}
+
+void blocks_concatenate_to_the_text() {
+    for (const std::string text : {"a\n", "a", "\n", "\n\n\na b\n\n c d", "ab\ncd\nef\n",
+                                   "\xC3\xA9\n\xE2\x80\xA8x", "a\r\n\rb\r", "\xEF\xBB\xBF\xEF\xBB\xBFx"}) {
+        std::string ended = text.starts_with("\xEF") ? text.substr(3) : text;
+        if (text.starts_with("a\r")) ended = "a\n\nb\n";
+        if (ended.back() != '\n') ended += '\n';
+        for (std::size_t block = 1; block < 16; ++block) {
+            check(
+                read_all({input_of(text), input_of(""), input_of(text)}, options_of(block)) == ended + ended,
+                "blocks of " + std::to_string(block));
+        }
+    }
+    TextOptions options = options_of(4);
+    options.drops_blank_lines = true;
+    check(read_all({input_of("\n a\n \t\n\nb ")}, options) == " a\nb \n", "blank lines are dropped");
+}
+
+void json_lines() {
+    const std::string records =
+        "{\"text\": \"a\\n\\u00e9\\ud83d\\ude00\", \"n\": [1.5e3, null]}\r\n\n{\"text\": \"\", \"a\": "
+        "{\"text\": 1}}\n"
+        "{\"\\u0074ext\" : \"b\\r\\nc\\n\"}";
+    for (const std::size_t block : {1, 40, 1000}) {
+        check(read_all({input_of(records, TextFormat::json)}, options_of(block)) ==
+                  "a\n\xC3\xA9\xF0\x9F\x98\x80\n\nb\nc\n",
+              "JSON Lines");
+    }
+    for (const char* record :
+         {"{\"text\": 1}", "{\"text\": \"\\ud800\"}", "{\"text\": \"a\"", "[]", "{\"n\": 01}",
+          "{\"text\": \"a\"} x", "{\"text\": \"a\tb\"}", "{}", "{\"text\": \"\\u00g0\"}"}) {
+        const std::string text = "{\"text\": \"fine\"}\n" + std::string(record) + "\n";
+        check_fails([&] { read_all({input_of(text, TextFormat::json)}, options_of(1)); },
+                    "input 0, byte 17, line 1");
     }
 }
 
-void other_text_is_not_plain() {
-    const Scratch file;
-    const std::string line(65536, 'x');
-    for (const std::string& text :
-         {std::string(), std::string("\xEF\xBB\xBFx\n"), std::string("a\r\nb\n"), std::string("a\xFFz\n"),
-          line + "x\n", line + line + line + line + line + line}) {
-        write(file.name(), text);
-        for (const std::uint64_t piece : {3, 70000, 1 << 20})
-            check(read_all(file.name(), piece) == "none", "is not plain");
+void documents() {
+    int calls = 0;
+    const auto read = [&calls](TextBlock& block) {
+        block.bytes = "a\rb\xC3\xA9";
+        block.ends = {0, 2, 5};
+        return calls++ < 2;
+    };
+    check(
+        read_all({{TextFormat::documents, 0, 0, read}}, options_of(1)) == "\na\nb\xC3\xA9\n\na\nb\xC3\xA9\n",
+        "documents");
+    const auto divided = [&calls](TextBlock& block) {
+        block.bytes = "\xC3\xA9";
+        block.ends = {1, 2};
+        return true;
+    };
+    check_fails([&] { read_all({{TextFormat::documents, 0, 0, divided}}, options_of(1)); },
+                "input 0, byte 0, line 0");
+}
+
+void long_lines() {
+    const auto segments_of = [](std::string_view lines) {
+        std::vector<std::string_view> segments;
+        split_long_lines(lines, 5, segments);
+        std::string joined;
+        for (const std::string_view segment : segments) (joined += segment) += '|';
+        return joined;
+    };
+    check(segments_of("a\nbcdef\n\n") == "a\nbcdef\n\n|", "lines that are not long");
+    // Before the last blank that is not followed by white space; without a blank, after five characters.
+    check(segments_of("x\nab cd ef\ny\n") == "x\n|ab| cd| ef\ny\n|", "cut before a word");
+    check(segments_of("abcdefgh\n") == "abcde|fgh\n|", "a long word");
+    check(segments_of("\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n") ==
+              "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\n|",
+          "characters are counted");
+    check(segments_of("a \xC2\xA0\xC2\xA0 b c\n") == "a \xC2\xA0\xC2\xA0| b c\n|", "white space");
+    check(has_long_word("ab abc\nabcd", 3) && !has_long_word("ab abc\n\xC3\xA9 abc", 3), "long words");
+    TextOptions options = options_of(1);
+    options.longest = 8;
+    TextReader text({input_of("short\nlonger than that\n")}, options);
+    check(!text.for_each_piece(2, [](std::size_t, const TextPiece&) {}), "a line that is too long");
+}
+
+// The exception of the first piece is rethrown, whichever thread is faster.
+void first_fault() {
+    for (int i = 0; i < 20; ++i) {
+        TextReader text({input_of("a\nb\nc\nd\ne\nf\n")}, options_of(1));
+        InOrder<std::string> in_order([](const std::string&) {}, 1);
+        const auto work = [&](std::size_t, const TextPiece& piece) {
+            if (piece.text != "a\n") throw IoError("piece " + std::to_string(piece.number));
+            in_order.add(piece.number, piece.text);
+        };
+        check_fails([&] { text.for_each_piece(3, work, [&] { in_order.stop(); }); }, "piece 1");
     }
-    // Exactly the maximum length: characters are counted, not bytes.
-    std::string wide;
-    for (int i = 0; i < 65536; ++i) wide += "\xC3\xA9";
-    write(file.name(), line + "\n" + wide);
-    check(read_all(file.name(), 1000) == line + "\n" + wide + "\n" + line + "\n" + wide + "\n", "long lines");
-    check(!PlainText({file.name(), "/nowhere"}).is_found(), "a missing file");
 }
 
 void utf8() {
@@ -94,9 +172,12 @@ void extents() {
 }
 
 void words_and_ids(std::uint64_t piece, std::size_t threads) {
-    const Scratch file, numbers;
-    write(file.name(), "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight");
-    const PlainText text({file.name()}, piece);
+    const Scratch numbers;
+    const auto reader = [&] {
+        return TextReader({input_of("b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight")},
+                          options_of(piece));
+    };
+    TextReader text = reader();
     const std::optional<WordCounts> counts = count_words(text, {}, threads);
     std::string order;
     for (const std::uint32_t i : counts->order)
@@ -107,7 +188,12 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     encoding.words.add(Word::of("a"));
     encoding.words.add(Word::of("b"));
     const std::vector<std::int32_t> expected{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
-    const std::optional<EncodedWords> result = encode_words(text, encoding, numbers.name(), threads);
+    std::string received;
+    const OnLines receive = [&](const std::string& lines) { received += lines; };
+    TextReader second = reader();
+    const std::optional<EncodedWords> result =
+        encode_words(second, encoding, numbers.name(), {1, 10}, threads, receive);
+    check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "lines in order");
     std::string spelled;
     for (const auto& [table, number] : result->spellings)
         spelled += std::string(result->spelled[table].word(number)) + " ";
@@ -120,13 +206,13 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
     check(in.gcount() == static_cast<std::streamsize>(expected.size() * 4), "ids in the file");
     check(std::equal(expected.begin(), expected.end(), read.begin()), "the same in the file");
-    check_fails([&] { encode_words(text, encoding, "/nowhere/ids", threads); },
+    check_fails([&] { encode_words(second, encoding, "/nowhere/ids", {}, threads); },
                 "/nowhere/ids cannot be written");
 
     // The same in memory, in one pass.
-    std::string received;
-    const std::optional<EncodedText> in_memory =
-        encode_text(text, encoding, {1, 10}, threads, [&](std::string_view lines) { received += lines; });
+    received.clear();
+    TextReader third = reader(), fourth = reader();
+    const std::optional<EncodedText> in_memory = encode_text(third, encoding, {1, 10}, threads, receive);
     check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "lines in order");
     check(std::equal(expected.begin(), expected.end(), in_memory->ids.begin(), in_memory->ids.end()),
           "the same in memory");
@@ -137,13 +223,15 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(in_memory->sizes.words == 8 && in_memory->sizes.lines == 4, "words and lines in memory");
     check(in_memory->sizes.characters == 49 && in_memory->sizes.bytes == 49,
           "characters and bytes in memory");
-    check(in_memory->sketch.hashes == sketch_lines(text, {1, 10}, threads)->hashes, "sketch in memory");
+    const std::optional<Sketch> sketch = sketch_lines(fourth, {1, 10}, threads);
+    check(in_memory->sketch.hashes == sketch->hashes && result->sketch.hashes == sketch->hashes,
+          "sketch in memory");
 
     // One scan gives the same counts, ids, spellings and sizes, and passes the text on in order.
-    std::string passed_on;
-    std::optional<TextScan> scan =
-        scan_text(text, {}, {1, 10}, threads, [&](std::string_view lines) { passed_on += lines; });
-    check(passed_on == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "the text in order");
+    received.clear();
+    TextReader fifth = reader();
+    std::optional<TextScan> scan = scan_text(fifth, {}, {1, 10}, threads, receive);
+    check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "the text in order");
     order.clear();
     for (const std::uint32_t i : scan->words().order)
         order +=
@@ -151,7 +239,7 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(order == "b=3 a=2 longer-than-eight=2 z=1 ", "counts of the scan: " + order);
     check(scan->sizes().words == 8 && scan->sizes().lines == 4, "words and lines of the scan");
     check(scan->sizes().characters == 49 && scan->sizes().bytes == 49, "characters and bytes of the scan");
-    check(scan->sketch().hashes == sketch_lines(text, {1, 10}, threads)->hashes, "sketch of the scan");
+    check(scan->sketch().hashes == sketch->hashes, "sketch of the scan");
     check(scan->sketch().lines == 4, "lines of the sketch");
     std::vector<std::int32_t> ids(scan->words().counts.size(), 0);
     for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -168,12 +256,11 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
 }
 
 void sketches(std::size_t threads) {
-    const Scratch file;
-    write(file.name(), "two lines\n\ntwo lines\nshort\nanother one\n");
-    const PlainText text({file.name()}, 4);
+    const TextInput input = input_of("two lines\n\ntwo lines\nshort\nanother one\n");
+    TextReader text({input}, options_of(4)), again({input}, options_of(4));
     const std::uint64_t one = blake2b_64("two lines"), two = blake2b_64("another one");
     const std::optional<Sketch> both = sketch_lines(text, {6, 5}, threads),
-                                least = sketch_lines(text, {6, 1}, threads);
+                                least = sketch_lines(again, {6, 1}, threads);
     check(both->lines == 5, "lines");
     check(both->hashes == std::vector{std::min(one, two), std::max(one, two)}, "each line once, ascending");
     check(least->hashes == std::vector{std::min(one, two)}, "the smallest");
@@ -215,7 +302,6 @@ void hashes() {
 
 // More lines than the sketch holds, so that the largest hashes are dropped on the way.
 void long_sketches() {
-    const Scratch file;
     std::string lines;
     std::vector<std::uint64_t> all;
     for (int i = 0; i < 1000; ++i) {
@@ -223,14 +309,14 @@ void long_sketches() {
         lines += line + "\n";
         all.push_back(blake2b_64(line));
     }
-    write(file.name(), lines);
     std::sort(all.begin(), all.end());
-    const PlainText text({file.name()}, 512);
     for (const std::size_t size : {1, 7, 300, 1000, 5000}) {
         const std::vector<std::uint64_t> smallest(all.begin(), all.begin() + std::min<int>(1000, size));
-        for (const std::size_t threads : {1, 3})
+        for (const std::size_t threads : {1, 3}) {
+            TextReader text({input_of(lines)}, options_of(512));
             check(sketch_lines(text, {6, size}, threads)->hashes == smallest,
                   "sketch of " + std::to_string(size));
+        }
     }
 }
 
@@ -239,8 +325,11 @@ void long_sketches() {
 static void test_text() {
     hashes();
     long_sketches();
-    pieces_concatenate_to_the_text();
-    other_text_is_not_plain();
+    blocks_concatenate_to_the_text();
+    json_lines();
+    documents();
+    long_lines();
+    first_fault();
     utf8();
     extents();
     for (const std::size_t threads : {1, 3}) {

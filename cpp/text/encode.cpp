@@ -4,28 +4,25 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
-#include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "text/input/in_order.hpp"
 #include "text/words.hpp"
 
 namespace chainrule {
 
 namespace {
 
-// A file of ids written by several threads at given positions.
+// A file of ids.
 class WordIdOutput {
   public:
     explicit WordIdOutput(const std::string& file) : file_(file), out_(file, std::ios::binary) { check(); }
 
-    void write(std::uint64_t begin, std::span<const std::int32_t> numbers) {
-        const std::lock_guard lock(mutex_);
-        out_.seekp(static_cast<std::streamoff>(begin * sizeof(std::int32_t)));
+    void write(std::span<const std::int32_t> numbers) {
         out_.write(reinterpret_cast<const char*>(numbers.data()),
                    static_cast<std::streamsize>(numbers.size_bytes()));
         check();
@@ -43,7 +40,6 @@ class WordIdOutput {
 
     std::string file_;
     std::ofstream out_;
-    std::mutex mutex_;
 };
 
 // Counts in at most 255 bytes, so that byte-wide counters hold them and the compiler vectorizes the loop; one
@@ -63,29 +59,31 @@ TextSize measure_bytes(const char* text, std::size_t size) {
     return {words, lines, letters, characters};
 }
 
-// Offsets of the ids of each piece, and the size of the whole text.
-struct Plan {
-    std::vector<std::uint64_t> begins{0};
-    TextSize whole;
-};
+// The results of the pieces of a text, added by several threads.
+template <class Result>
+class PieceResults {
+  public:
+    explicit PieceResults(std::size_t threads) : parts_(threads) {}
 
-std::optional<Plan> plan(const PlainText& text, const Splitting& splitting, std::size_t threads) {
-    std::vector<TextSize> extents(text.pieces());
-    std::vector<std::uint64_t> tokens(text.pieces());
-    const auto measure = [&](std::size_t, std::size_t piece, std::string_view lines) {
-        extents[piece] = measure_text(lines);
-        std::string buffer;
-        tokens[piece] =
-            splitting.is_on ? measure_text(splitting.apply(lines, buffer)).tokens() : extents[piece].tokens();
-    };
-    if (!for_each_piece(text, threads, measure)) return {};
-    Plan result;
-    for (std::size_t i = 0; i < extents.size(); ++i) {
-        result.whole.add(extents[i]);
-        result.begins.push_back(result.begins.back() + tokens[i]);
+    // Adds the result of a piece; valid until the thread adds the next one.
+    Result& add(std::size_t thread, std::size_t piece) {
+        return parts_[thread].emplace_back(piece, Result()).second;
     }
-    return result;
-}
+
+    // Moves out all results in text order.
+    std::vector<Result> in_order() {
+        std::vector<Result> results;
+        for (auto& part : parts_) results.resize(results.size() + part.size());
+        for (auto& part : parts_) {
+            for (auto& [piece, result] : part) results[piece] = std::move(result);
+            part.clear();
+        }
+        return results;
+    }
+
+  private:
+    std::vector<std::vector<std::pair<std::size_t, Result>>> parts_;  // by thread
+};
 
 // Results of encoding a piece, besides its ids.
 struct PieceResult {
@@ -94,10 +92,26 @@ struct PieceResult {
     std::uint64_t filled = 0;  // non-empty lines
 };
 
+// Measures a piece; `tokens` receives the number of its ids.
+TextSize measure_piece(const TextPiece& piece, const Splitting& splitting, std::vector<std::string>& buffers,
+                       std::vector<std::string_view>& words, std::uint64_t& tokens) {
+    TextSize size;
+    tokens = 0;
+    words.clear();
+    buffers.resize(piece.segments.size());
+    for (std::size_t i = 0; i < piece.segments.size(); ++i) {
+        const TextSize segment = measure_text(piece.segments[i]);
+        size.add(segment);
+        words.push_back(splitting.apply(piece.segments[i], buffers[i]));
+        tokens += splitting.is_on ? measure_text(words.back()).tokens() : segment.tokens();
+    }
+    return size;
+}
+
 // Encodes a piece and passes its ids to push(id).
 template <class Push>
-void encode_piece(std::string_view lines, const WordEncoding& encoding, WordTable& spelled,
-                  PieceResult& result, const Push& push) {
+void encode_piece(const std::vector<std::string_view>& segments, const WordEncoding& encoding,
+                  WordTable& spelled, PieceResult& result, const Push& push) {
     bool is_empty = true;
     const auto on_word = [&](const Word& word) {
         const std::uint32_t number = encoding.words.find(word);
@@ -106,11 +120,13 @@ void encode_piece(std::string_view lines, const WordEncoding& encoding, WordTabl
         is_empty = false;
         if (id == encoding.unknown) result.unknown.push_back(spelled.add(word));
     };
-    scan_words(lines, on_word, [&] {
-        push(encoding.end);
-        result.filled += !is_empty;
-        is_empty = true;
-    });
+    for (const std::string_view lines : segments) {
+        scan_words(lines, on_word, [&] {
+            push(encoding.end);
+            result.filled += !is_empty;
+            is_empty = true;
+        });
+    }
 }
 
 // Collects the spellings of all pieces in text order; returns the number of non-empty lines.
@@ -138,31 +154,58 @@ UninitializedBuffer<std::int32_t> concatenate(std::vector<UninitializedBuffer<st
     return all;
 }
 
-// Passes pieces on in order; those that arrive early are copied and wait.
-class InOrder {
+// What both kinds of encoding do with each piece of a text.
+class Encoder {
   public:
-    explicit InOrder(const OnLines& receive) : receive_(receive) {}
+    Encoder(const WordEncoding& encoding, const SketchSize& sketch, std::size_t threads,
+            const OnLines& on_lines)
+        : encoding_(encoding),
+          has_sketch_(sketch.size),
+          texts_(on_lines, pieces_ahead(threads)),
+          has_texts_(static_cast<bool>(on_lines)),
+          results_(threads),
+          sizes_(threads),
+          sketchers_(threads, LineSketcher(sketch)),
+          spelled_(threads) {}
 
-    void add(std::size_t piece, std::string_view lines) {
-        if (!receive_) return;
-        const std::lock_guard lock(mutex_);
-        if (piece != next_) {
-            waiting_.emplace(piece, lines);
-            return;
-        }
-        receive_(lines);
-        ++next_;
-        for (auto first = waiting_.begin(); first != waiting_.end() && first->first == next_; ++next_) {
-            receive_(first->second);
-            first = waiting_.erase(first);
-        }
+    // The ids of a piece.
+    UninitializedBuffer<std::int32_t> encode(std::size_t thread, const TextPiece& piece) {
+        if (has_texts_) texts_.add(piece.number, piece.text);
+        if (has_sketch_) sketchers_[thread].add(piece);
+        std::vector<std::string> buffers;
+        std::vector<std::string_view> words;
+        std::uint64_t tokens = 0;
+        sizes_[thread].add(measure_piece(piece, encoding_.splitting, buffers, words, tokens));
+        UninitializedBuffer<std::int32_t> ids;
+        if (tokens) ids = UninitializedBuffer<std::int32_t>(tokens);
+        std::int32_t* at = ids.data();
+        PieceResult& result = results_.add(thread, piece.number);
+        result.thread = static_cast<std::uint32_t>(thread);
+        encode_piece(words, encoding_, spelled_[thread], result, [&](std::int32_t id) { *at++ = id; });
+        return ids;
+    }
+
+    void stop() { texts_.stop(); }
+
+    // Collects the results of all pieces.
+    void finish(EncodedWords& words) {
+        TextSize whole;
+        for (const TextSize& part : sizes_) whole.add(part);
+        words.spelled = std::move(spelled_);
+        words.sizes.add(whole, merge_pieces(results_.in_order(), words));
+        words.sketch = merge_sketches(sketchers_);
+        words.sketch.lines = whole.lines;
     }
 
   private:
-    const OnLines& receive_;
-    std::mutex mutex_;
-    std::size_t next_ = 0;
-    std::map<std::size_t, std::string> waiting_;
+    const WordEncoding& encoding_;
+    const bool has_sketch_;
+    InOrder<std::string> texts_;
+    const bool has_texts_;
+    PieceResults<PieceResult> results_;
+    std::vector<TextSize> sizes_;
+    std::vector<LineSketcher> sketchers_;
+    std::vector<WordTable> spelled_;
 };
 
 }  // namespace
@@ -179,67 +222,43 @@ TextSize measure_text(std::string_view lines) {
     return size;
 }
 
-std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,
-                                         const std::string& file, std::size_t threads) {
-    const std::optional<Plan> planned = plan(text, encoding.splitting, threads);
-    if (!planned) return {};
-    EncodedWords result;
-    result.spelled.resize(std::max<std::size_t>(threads, 1));
+std::optional<EncodedWords> encode_words(TextReader& text, const WordEncoding& encoding,
+                                         const std::string& file, const SketchSize& sketch,
+                                         std::size_t threads, const OnLines& on_lines) {
+    using Ids = UninitializedBuffer<std::int32_t>;
+    threads = std::max<std::size_t>(threads, 1);
     WordIdOutput output(file);
-    std::vector<PieceResult> results(text.pieces());
-    std::atomic<bool> is_same{true};
-    const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
-        const std::uint64_t begin = planned->begins[piece], size = planned->begins[piece + 1] - begin;
-        std::vector<std::int32_t> ids(size);
-        std::size_t at = 0;
-        results[piece].thread = static_cast<std::uint32_t>(thread);
-        std::string buffer;
-        encode_piece(encoding.splitting.apply(lines, buffer), encoding, result.spelled[thread],
-                     results[piece], [&](std::int32_t id) {
-                         if (at < ids.size()) ids[at] = id;
-                         ++at;
-                     });
-        if (at != ids.size()) is_same = false;  // the file changed after it was measured
-        output.write(begin, ids);
+    Encoder encoder(encoding, sketch, threads, on_lines);
+    InOrder<Ids> ids([&](const Ids& part) { output.write({part.begin(), part.end()}); },
+                     pieces_ahead(threads));
+    const auto encode = [&](std::size_t thread, const TextPiece& piece) {
+        ids.add(piece.number, encoder.encode(thread, piece));
     };
-    if (!for_each_piece(text, threads, encode) || !is_same) return {};
+    const auto stop = [&] {
+        encoder.stop();
+        ids.stop();
+    };
+    if (!text.for_each_piece(threads, encode, stop)) return {};
     output.close();
-    result.sizes.add(planned->whole, merge_pieces(results, result));
+    EncodedWords result;
+    encoder.finish(result);
     return result;
 }
 
-std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding& encoding,
+std::optional<EncodedText> encode_text(TextReader& text, const WordEncoding& encoding,
                                        const SketchSize& sketch, std::size_t threads,
                                        const OnLines& on_lines) {
     threads = std::max<std::size_t>(threads, 1);
-    EncodedText result;
-    result.spelled.resize(threads);
-    std::vector<PieceResult> results(text.pieces());
-    std::vector<UninitializedBuffer<std::int32_t>> ids(text.pieces());
-    std::vector<TextSize> sizes(threads);
-    std::vector<LineSketcher> sketchers(threads, LineSketcher(sketch));
-    InOrder in_order(on_lines);
-    const auto encode = [&](std::size_t thread, std::size_t piece, std::string_view lines) {
-        in_order.add(piece, lines);
-        if (sketch.size) sketchers[thread].add(lines);
-        const TextSize size = measure_text(lines);
-        sizes[thread].add(size);
-        std::string buffer;
-        const std::string_view words = encoding.splitting.apply(lines, buffer);
-        const std::uint64_t tokens = encoding.splitting.is_on ? measure_text(words).tokens() : size.tokens();
-        if (tokens) ids[piece] = UninitializedBuffer<std::int32_t>(tokens);
-        std::int32_t* at = ids[piece].data();
-        results[piece].thread = static_cast<std::uint32_t>(thread);
-        encode_piece(words, encoding, result.spelled[thread], results[piece],
-                     [&](std::int32_t id) { *at++ = id; });
+    Encoder encoder(encoding, sketch, threads, on_lines);
+    PieceResults<UninitializedBuffer<std::int32_t>> ids(threads);
+    const auto encode = [&](std::size_t thread, const TextPiece& piece) {
+        ids.add(thread, piece.number) = encoder.encode(thread, piece);
     };
-    if (!for_each_piece(text, threads, encode)) return {};
-    TextSize whole;
-    for (const TextSize& part : sizes) whole.add(part);
-    result.sizes.add(whole, merge_pieces(results, result));
-    result.sketch = merge_sketches(sketchers);
-    result.sketch.lines = whole.lines;
-    result.ids = concatenate(ids);
+    if (!text.for_each_piece(threads, encode, [&] { encoder.stop(); })) return {};
+    EncodedText result;
+    encoder.finish(result);
+    std::vector<UninitializedBuffer<std::int32_t>> parts = ids.in_order();
+    result.ids = concatenate(parts);
     return result;
 }
 
@@ -253,47 +272,49 @@ EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding) {
     if (tokens) result.ids = UninitializedBuffer<std::int32_t>(tokens);
     std::int32_t* at = result.ids.data();
     std::vector<PieceResult> results(1);
-    encode_piece(words, encoding, result.spelled[0], results[0], [&](std::int32_t id) { *at++ = id; });
+    encode_piece({words}, encoding, result.spelled[0], results[0], [&](std::int32_t id) { *at++ = id; });
     result.sizes.add(size, merge_pieces(results, result));
     return result;
 }
 
-std::optional<TextScan> scan_text(const PlainText& text, const Splitting& splitting, const SketchSize& sketch,
+std::optional<TextScan> scan_text(TextReader& text, const Splitting& splitting, const SketchSize& sketch,
                                   std::size_t threads, const OnLines& on_lines) {
     threads = std::max<std::size_t>(threads, 1);
-    TextScan scan;
-    scan.pieces_.resize(text.pieces());
     std::vector<WordCounter> counters(threads);
     std::vector<LineSketcher> sketchers(threads, LineSketcher(sketch));
     std::vector<TextCounts> sizes(threads);
-    InOrder in_order(on_lines);
-    const auto scan_piece = [&](std::size_t thread, std::size_t index, std::string_view lines) {
-        in_order.add(index, lines);
-        sketchers[thread].add(lines);
-        const TextSize size = measure_text(lines);
-        std::string buffer;
-        const std::string_view words = splitting.apply(lines, buffer);
-        TextScan::Piece& piece = scan.pieces_[index];
-        piece.thread = thread;
-        const std::uint64_t tokens = splitting.is_on ? measure_text(words).tokens() : size.tokens();
-        if (tokens) piece.numbers = UninitializedBuffer<std::uint32_t>(tokens);
-        std::uint32_t* at = piece.numbers.data();
+    InOrder<std::string> in_order(on_lines, pieces_ahead(threads));
+    PieceResults<TextScan::Piece> pieces(threads);
+    const auto scan_piece = [&](std::size_t thread, const TextPiece& piece) {
+        check_word_lengths(piece);
+        if (on_lines) in_order.add(piece.number, piece.text);
+        sketchers[thread].add(piece);
+        std::vector<std::string> buffers;
+        std::vector<std::string_view> words;
+        std::uint64_t tokens = 0;
+        const TextSize size = measure_piece(piece, splitting, buffers, words, tokens);
+        TextScan::Piece& result = pieces.add(thread, piece.number);
+        result.thread = thread;
+        if (tokens) result.numbers = UninitializedBuffer<std::uint32_t>(tokens);
+        std::uint32_t* at = result.numbers.data();
         std::uint64_t filled = 0;  // non-empty lines
         bool is_empty = true;
-        scan_words(
-            words,
-            [&](const Word& word) {
-                *at++ = counters[thread].add(word, 1);
-                is_empty = false;
-            },
-            [&] {
+        const auto on_word = [&](const Word& word) {
+            *at++ = counters[thread].add(word, 1);
+            is_empty = false;
+        };
+        for (const std::string_view lines : words) {
+            scan_words(lines, on_word, [&] {
                 *at++ = TextScan::kLineEnd;
                 filled += !is_empty;
                 is_empty = true;
             });
+        }
         sizes[thread].add(size, filled);
     };
-    if (!for_each_piece(text, threads, scan_piece)) return {};
+    if (!text.for_each_piece(threads, scan_piece, [&] { in_order.stop(); })) return {};
+    TextScan scan;
+    scan.pieces_ = pieces.in_order();
     scan.words_ = merge_counters(counters, &scan.numbers_of_thread_);
     scan.sketch_ = merge_sketches(sketchers);
     for (const TextCounts& part : sizes) scan.sizes_.add(part);

@@ -1,10 +1,9 @@
-// Encodes plain text files as word ids. With a known vocabulary: into memory (`encode_text`) or, in bounded
+// Encodes texts as word ids. With a known vocabulary: into memory (`encode_text`) or, in bounded
 // memory, into a file (`encode_words`). Without one: `scan_text` counts and numbers the words in one pass,
 // and the vocabulary chosen from the counts then encodes them.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,8 +12,8 @@
 #include <vector>
 
 #include "base/buffer.hpp"
+#include "text/input/text_reader.hpp"
 #include "text/line_sketch.hpp"
-#include "text/lines.hpp"
 #include "text/punctuation.hpp"
 #include "text/word_table.hpp"
 #include "text/words.hpp"
@@ -68,18 +67,15 @@ struct EncodedWords {
     // Spellings of unknown words in text order: (table, number in the table).
     std::vector<WordTable> spelled;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> spellings;
+    Sketch sketch;
 };
 
 struct EncodedText : EncodedWords {
     UninitializedBuffer<std::int32_t> ids;  // `end` after each line
-    Sketch sketch;
 };
 
-// Receives a text in order, piece by piece, from any thread but one at a time.
-using OnLines = std::function<void(std::string_view)>;
-
-// Encodes a text in one pass. Returns nothing if the text is not plain.
-std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding& encoding,
+// Encodes a text in one pass. Returns nothing if a line is too long.
+std::optional<EncodedText> encode_text(TextReader& text, const WordEncoding& encoding,
                                        const SketchSize& sketch, std::size_t threads,
                                        const OnLines& on_lines = {});
 
@@ -87,9 +83,10 @@ std::optional<EncodedText> encode_text(const PlainText& text, const WordEncoding
 EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding);
 
 // Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text.
-// Returns nothing if the text is not plain; the file is then missing or incomplete.
-std::optional<EncodedWords> encode_words(const PlainText& text, const WordEncoding& encoding,
-                                         const std::string& file, std::size_t threads);
+// Returns nothing if a line is too long; the file is then incomplete.
+std::optional<EncodedWords> encode_words(TextReader& text, const WordEncoding& encoding,
+                                         const std::string& file, const SketchSize& sketch,
+                                         std::size_t threads, const OnLines& on_lines = {});
 
 // One scan of a text: sizes, word counts, line sketch, and the words in text order. A vocabulary chosen from
 // the counts then encodes the text without reading it again.
@@ -122,8 +119,8 @@ class TextScan {
     };
     static constexpr std::uint32_t kLineEnd = WordTable::kNone;
 
-    friend std::optional<TextScan> scan_text(const PlainText&, const Splitting&, const SketchSize&,
-                                             std::size_t, const OnLines&);
+    friend std::optional<TextScan> scan_text(TextReader&, const Splitting&, const SketchSize&, std::size_t,
+                                             const OnLines&);
 
     WordCounts words_;
     TextCounts sizes_;
@@ -133,8 +130,8 @@ class TextScan {
     bool is_encoded_ = false;
 };
 
-// Returns nothing if the text is not plain.
-std::optional<TextScan> scan_text(const PlainText& text, const Splitting& splitting, const SketchSize& sketch,
+// Returns nothing if a line, or a word of a vocabulary, is too long.
+std::optional<TextScan> scan_text(TextReader& text, const Splitting& splitting, const SketchSize& sketch,
                                   std::size_t threads, const OnLines& on_lines = {});
 
 }  // namespace chainrule

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "text/blake2b/blake2b.hpp"
+#include "text/input/in_order.hpp"
 #include "text/utf8.hpp"
 
 namespace chainrule {
@@ -34,14 +35,19 @@ void LineSketcher::add_hash(std::uint64_t value) {
     if (hashes_.size() >= 4 * size_.size + 16) shrink();
 }
 
-void LineSketcher::add(std::string_view lines) {
+void LineSketcher::add(const TextPiece& piece) {
+    lines_ += static_cast<std::uint64_t>(std::count(piece.text.begin(), piece.text.end(), '\n'));
+    if (!size_.size) return;
+    for (const std::string_view segment : piece.segments) add_lines(segment);
+}
+
+void LineSketcher::add_lines(std::string_view lines) {
     std::vector<std::string_view> hashed;
     for_each_line(lines, [&](std::string_view line) {
-        ++lines_;
         // A character has at most four bytes.
         const bool is_long = line.size() >= 4 * size_.shortest ||
                              (line.size() >= size_.shortest && count_characters(line) >= size_.shortest);
-        if (size_.size && is_long) hashed.push_back(line);
+        if (is_long) hashed.push_back(line);
     });
     std::vector<std::uint64_t> hashes(hashed.size());
     choose_blake2b("auto")(hashed.data(), hashed.size(), hashes.data());
@@ -67,12 +73,15 @@ Sketch merge_sketches(const std::vector<LineSketcher>& parts) {
     return {std::move(all.hashes_), lines};
 }
 
-std::optional<Sketch> sketch_lines(const PlainText& text, const SketchSize& size, std::size_t threads) {
+std::optional<Sketch> sketch_lines(TextReader& text, const SketchSize& size, std::size_t threads,
+                                   const OnLines& on_lines) {
     std::vector<LineSketcher> parts(std::max<std::size_t>(threads, 1), LineSketcher(size));
-    const bool is_plain = for_each_piece(
-        text, threads,
-        [&](std::size_t thread, std::size_t, std::string_view lines) { parts[thread].add(lines); });
-    if (!is_plain) return {};
+    InOrder<std::string> in_order(on_lines, pieces_ahead(parts.size()));
+    const auto add = [&](std::size_t thread, const TextPiece& piece) {
+        if (on_lines) in_order.add(piece.number, piece.text);
+        parts[thread].add(piece);
+    };
+    if (!text.for_each_piece(threads, add, [&] { in_order.stop(); })) return {};
     return merge_sketches(parts);
 }
 

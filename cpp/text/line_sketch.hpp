@@ -1,13 +1,15 @@
-// Sketch of a plain text: the smallest hashes of its longer lines (text/fingerprint.py).
+// Sketch of a text: the smallest hashes of its longer lines (text/fingerprint.py).
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "text/lines.hpp"
+#include "text/input/text_reader.hpp"
 
 namespace chainrule {
 
@@ -26,14 +28,15 @@ class LineSketcher {
   public:
     explicit LineSketcher(const SketchSize& size) : size_(size) {}
 
-    void add(std::string_view lines);  // each line ends with LF
-    void shrink();                     // keeps the smallest hashes
+    void add(const TextPiece& piece);
+    void shrink();  // keeps the smallest hashes
 
     const std::vector<std::uint64_t>& hashes() const { return hashes_; }
     std::uint64_t lines() const { return lines_; }
 
   private:
     friend Sketch merge_sketches(const std::vector<LineSketcher>& parts);
+    void add_lines(std::string_view lines);
     void add_hash(std::uint64_t value);
 
     SketchSize size_;
@@ -44,7 +47,14 @@ class LineSketcher {
 
 Sketch merge_sketches(const std::vector<LineSketcher>& parts);
 
-// Returns nothing if the text is not plain.
-std::optional<Sketch> sketch_lines(const PlainText& text, const SketchSize& size, std::size_t threads);
+// Receives a text in order, piece by piece, from any thread but one at a time.
+using OnLines = std::function<void(const std::string&)>;
+
+// Pieces that may be ahead of the one that is passed on next.
+inline std::size_t pieces_ahead(std::size_t threads) { return threads + 1; }
+
+// Returns nothing if a line is too long.
+std::optional<Sketch> sketch_lines(TextReader& text, const SketchSize& size, std::size_t threads,
+                                   const OnLines& on_lines = {});
 
 }  // namespace chainrule

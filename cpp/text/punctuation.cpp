@@ -225,6 +225,7 @@ std::string split_lines(std::string_view lines, std::string_view placeholder) {
         append_split(line, placeholder, out);
         out += '\n';
     });
+    if (!lines.ends_with('\n') && !lines.empty()) out.pop_back();
     return out;
 }
 

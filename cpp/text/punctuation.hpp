@@ -34,7 +34,7 @@ void split_tokens(std::string_view line, std::string_view placeholder, std::vect
 // Appends the tokens of one line with joiners, separated by one blank.
 void append_split(std::string_view line, std::string_view placeholder, std::string& out);
 
-// The same for lines that end with LF.
+// The same for several lines; the last may be unterminated.
 std::string split_lines(std::string_view lines, std::string_view placeholder);
 
 // Whether punctuation is split, and the placeholder of unknown words that is kept whole.

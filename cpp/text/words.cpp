@@ -38,16 +38,16 @@ WordCounts merge_counters(std::vector<WordCounter>& parts, std::vector<std::vect
     return WordCounts{std::move(all.words), std::move(all.counts), std::move(order)};
 }
 
-std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting,
-                                      std::size_t threads) {
+std::optional<WordCounts> count_words(TextReader& text, const Splitting& splitting, std::size_t threads) {
     std::vector<WordCounter> parts(std::max<std::size_t>(threads, 1));
-    const bool is_plain =
-        for_each_piece(text, threads, [&](std::size_t thread, std::size_t, std::string_view lines) {
-            WordCounter& part = parts[thread];
-            std::string buffer;
+    const auto count = [&](std::size_t thread, const TextPiece& piece) {
+        check_word_lengths(piece);
+        WordCounter& part = parts[thread];
+        std::string buffer;
+        for (const std::string_view lines : piece.segments)
             scan_words(splitting.apply(lines, buffer), [&](const Word& word) { part.add(word, 1); }, [] {});
-        });
-    if (!is_plain) return {};
+    };
+    if (!text.for_each_piece(threads, count)) return {};
     return merge_counters(parts);
 }
 

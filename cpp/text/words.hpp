@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/input/text_reader.hpp"
 #include "text/lines.hpp"
 #include "text/punctuation.hpp"
 #include "text/word_table.hpp"
@@ -93,7 +94,7 @@ struct WordCounter {
 WordCounts merge_counters(std::vector<WordCounter>& parts,
                           std::vector<std::vector<std::uint32_t>>* numbers = nullptr);
 
-// Returns nothing if the text is not plain.
-std::optional<WordCounts> count_words(const PlainText& text, const Splitting& splitting, std::size_t threads);
+// Returns nothing if a line, or a word of a vocabulary, is too long.
+std::optional<WordCounts> count_words(TextReader& text, const Splitting& splitting, std::size_t threads);
 
 }  // namespace chainrule

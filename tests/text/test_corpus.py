@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 import chainrule
 from chainrule.errors import ChainruleWarning, InputError, UsageError
-from chainrule.text.corpus import Corpus, WordLengthCheck, find_plain_files
+from chainrule.text.corpus import Corpus, WordLengthCheck
 
 
 def as_json_lines(text: str) -> bytes:
@@ -261,7 +261,6 @@ def test_column_is_read_from_a_table(tmp_path: Path, name: str, stored: bytes) -
     (tmp_path / name).write_bytes(stored)
     corpus = Corpus.of(tmp_path / name, column="text")
     assert list(corpus) == ['a "b", c', "two", "lines", ""]
-    assert find_plain_files(corpus) is None
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,51 @@
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Event
+
 import numpy as np
 import pytest
 
+from chainrule.errors import InputError
 from chainrule.text import fingerprint as module
 from chainrule.text.corpus import Corpus
-from chainrule.text.fingerprint import fingerprint
+from chainrule.text.fingerprint import Fingerprint, fingerprint, fingerprint_in_background
 
 LINES = [f"this is line number {i} of a text" for i in range(20000)]
+
+
+def test_fingerprint_is_computed_in_the_background(tmp_path: Path) -> None:
+    corpus = Corpus.from_lines(LINES)
+    with fingerprint_in_background(corpus) as future:
+        expected = fingerprint(corpus)
+    assert future.result().sha256 == expected.sha256
+    assert np.array_equal(future.result().sketch, expected.sketch)
+    (tmp_path / "text").write_bytes(b"a\xffb\n")
+    with fingerprint_in_background(Corpus.of(tmp_path / "text")) as invalid:
+        pass  # the error is raised with the result
+    with pytest.raises(InputError, match="not UTF-8 at byte 1"):
+        invalid.result()
+
+
+def test_fingerprint_in_the_background_is_stopped_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, begun = Event(), Event()
+
+    class WaitingDigest:
+        def update(self, block: bytes) -> None:
+            begun.set()
+            assert stop.wait(60)
+
+    def fail() -> None:
+        with fingerprint_in_background(Corpus.from_lines(["a" * (1 << 20)] * 8)) as future:
+            futures.append(future)
+            assert begun.wait(60)
+            raise ValueError("the work failed")
+
+    futures: list[Future[Fingerprint]] = []
+    monkeypatch.setattr(module, "Event", lambda: stop)
+    monkeypatch.setattr("chainrule.text.fingerprint.hashlib.sha256", WaitingDigest)
+    with pytest.raises(ValueError, match="the work failed"):
+        fail()
+    assert "_Stopped" in repr(futures[0].exception())
 
 
 def test_fingerprint_digest_equals_corpus_digest() -> None:

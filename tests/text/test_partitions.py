@@ -4,9 +4,11 @@ import gzip
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from chainrule.errors import InputError
 from chainrule.text.corpus import Corpus
@@ -42,12 +44,12 @@ def test_byte_ranges_of_a_plain_file(
     assert lines_of(corpus, size, characters) == list(corpus)
 
 
-def test_other_formats_are_one_partition(tmp_path: Path) -> None:
+def test_partitions_of_other_formats(tmp_path: Path) -> None:
     text = "one\ntwo\nthree\n"
     (tmp_path / "a.txt").write_bytes(gzip.compress(text.encode()))  # compressed, by its first bytes
     (tmp_path / "b.jsonl").write_text('{"text": "four\\nfive"}\n{"text": "six"}\n')
     corpus = Corpus.of(tmp_path)
-    assert len(partition_corpus(corpus, 4)) == 2
+    assert len(partition_corpus(corpus, 4)) == 1 + 2
     assert lines_of(corpus, 4, 1) == ["one", "two", "three", "four", "five", "six"]
     in_memory = Corpus.from_lines(["a\nb", "c", "d"])
     assert len(partition_corpus(in_memory, 4)) == 2
@@ -61,3 +63,31 @@ def test_invalid_utf8_in_a_later_range_is_located(tmp_path: Path) -> None:
     assert len(partitions) == 2
     with pytest.raises(InputError, match="not UTF-8 at byte 11"):
         list(partitions[1].blocks())
+
+
+def test_parquet_is_divided_by_row_groups(tmp_path: Path) -> None:
+    texts = [f"row {row}\nof the table" for row in range(10)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "t.parquet", row_group_size=3)
+    corpus = Corpus.of(tmp_path / "t.parquet")
+    groups = [partition.corpus.files[0].row_groups for partition in partition_corpus(corpus, 1)]
+    assert groups == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert lines_of(corpus, 1, 1) == [line for text in texts for line in text.split("\n")]
+    assert len(partition_corpus(corpus, corpus.files[0].size)) == 1
+
+
+def test_fault_in_a_later_range_is_located(tmp_path: Path) -> None:
+    records = ['{"text": "a"}'] * 5 + ['{"text": 5}']
+    (tmp_path / "t.jsonl").write_text("\n".join(records))
+    partitions = partition_corpus(Corpus.of(tmp_path / "t.jsonl"), 20)
+    assert len(partitions) == 3
+    with pytest.raises(InputError, match=r"t\.jsonl, line 6: 'text' is 5, not a text"):
+        list(partitions[2].blocks())
+    with pytest.raises(InputError, match=r"t\.jsonl, line 6: 'text' is 5, not a text"):
+        list(partitions[2].corpus)
+    column = pyarrow.array([b"a", b"b", b"c\xff"], pyarrow.binary()).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"text": column}), tmp_path / "t.parquet", row_group_size=2)
+    last = partition_corpus(Corpus.of(tmp_path / "t.parquet"), 1)[1]
+    with pytest.raises(InputError, match=r"t\.parquet, row 3 is not UTF-8 at byte 1 "):
+        list(last.blocks())
+    with pytest.raises(InputError, match=r"t\.parquet, row 3 is not UTF-8 at byte 1 "):
+        list(last.corpus)

@@ -1,8 +1,8 @@
 """Texts and tokenizers supported by the compiled extension; test_prepare_corpus.py compares its results."""
 
-import gzip
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import chainrule
 from chainrule import system
 from chainrule.errors import ChainruleError
-from chainrule.text.corpus import Corpus, find_plain_files
+from chainrule.text.compiled_reader import LONGEST, open_reader
+from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import SHORTEST_LINE, fingerprint
 from chainrule.text.lines import FRAGMENT
 from chainrule.tokenizers.config import TokenizerConfig
@@ -37,29 +38,16 @@ def test_count_words_is_in_vocabulary_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [FRAGMENT, FRAGMENT + 1])
 @pytest.mark.parametrize("letter", ["x", "é"])
-def test_overlong_lines_use_the_python_path(tmp_path: Path, length: int, letter: str) -> None:
+def test_overlong_words_use_the_python_path(tmp_path: Path, length: int, letter: str) -> None:
     corpus = corpus_of(tmp_path, f"a\n{letter * length}\nb\n".encode())
     assert (count_words(corpus, WORDS) is not None) == (length <= FRAGMENT)
+    assert (scan_text(corpus, WORDS) is not None) == (length <= FRAGMENT)
 
 
-@pytest.mark.parametrize(
-    "name", ["a.jsonl", "a.NDJSON", "a.parquet", "a.txt.gz", "a.bz2", "a.xz", "a.zst", "a.jsonl.gz"]
-)
-def test_records_and_compressed_files_are_detected_by_name(tmp_path: Path, name: str) -> None:
-    assert find_plain_files(corpus_of(tmp_path, b"a\n", name)) is None
-
-
-def test_compressed_files_are_detected_by_content(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path, gzip.compress(b"a b\n"))
-    assert count_words(corpus, WORDS) is None
-    assert train(corpus, WORDS).vocab.keys() == {"<unk>", "a", "b"}
-
-
-def test_in_memory_lines_and_dropped_blanks_are_not_plain_files(tmp_path: Path) -> None:
-    path = corpus_of(tmp_path, b"a\n\n").files[0].path
-    assert find_plain_files(Corpus.of(path)) is not None
-    assert find_plain_files(Corpus.of(path, drop_blank_lines=True)) is None
-    assert find_plain_files(Corpus.from_lines(["a"])) is None
+def test_overlong_lines_use_the_python_path(tmp_path: Path) -> None:
+    line = b"a b " * (LONGEST // 4)
+    assert count_words(corpus_of(tmp_path, line), WORDS) == {"a": LONGEST // 4, "b": LONGEST // 4}
+    assert count_words(corpus_of(tmp_path, 2 * line), WORDS) is None
 
 
 @pytest.mark.parametrize("config", [TokenizerConfig(kind="char"), TokenizerConfig(lowercase=True)])
@@ -71,14 +59,14 @@ def test_other_tokenizers_use_the_python_path(tmp_path: Path, config: TokenizerC
     assert encode_words(corpus, train(corpus, WORDS), tmp_path / "ids") is not None
 
 
-def test_missing_or_truncated_file_uses_the_python_path(tmp_path: Path) -> None:
+def test_missing_or_truncated_file(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n")
     (tmp_path / "text.txt").write_bytes(b"")
-    assert count_words(corpus, WORDS) is None
+    assert count_words(corpus, WORDS) == {}
     (tmp_path / "text.txt").unlink()
-    assert count_words(corpus, WORDS) is None
-    with pytest.raises(ChainruleError, match="cannot be read"):
-        fingerprint(corpus)
+    for read in (partial(count_words, config=WORDS), fingerprint):
+        with pytest.raises(ChainruleError, match=r"text\.txt cannot be read: No such file"):
+            read(corpus)
 
 
 def test_file_name_that_is_not_utf8(tmp_path: Path) -> None:
@@ -117,9 +105,9 @@ def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: p
     def recorded(name: str) -> Callable[..., object]:
         function = getattr(core, name)
 
-        def call(files: list[bytes], *arguments: object) -> object:
-            calls.append((name, files))
-            return function(files, *arguments)
+        def call(*arguments: object) -> object:
+            calls.append(name)
+            return function(*arguments)
 
         return call
 
@@ -136,10 +124,10 @@ def test_training_and_evaluation_read_a_text_once(tmp_path: Path, monkeypatch: p
     text.write_text("i love cats\ni love dogs\n")
     held_out.write_text("i love mice\n")
     model = chainrule.train("ngram", text, valid=held_out, order=2, smoothing="witten-bell")
-    assert calls == [("scan_plain_text", [bytes(text)]), ("encode_plain_text", [bytes(held_out)])]
+    assert calls == ["scan_plain_text", "encode_plain_text"]
     calls.clear()
     model.evaluate(held_out)
-    assert calls == [("encode_plain_text", [bytes(held_out)])]
+    assert calls == ["encode_plain_text"]
 
 
 @given(line=st.text(st.sampled_from("ab é日"), min_size=SHORTEST_LINE, max_size=700))
@@ -158,7 +146,7 @@ def test_line_hash_at_blake2b_block_boundaries(tmp_path: Path, length: int) -> N
 
 @pytest.mark.parametrize("threads", [0, -1, 1 << 20])
 def test_thread_count_out_of_range_is_rejected(tmp_path: Path, threads: int) -> None:
-    files = find_plain_files(corpus_of(tmp_path, b"a\n"))
-    assert files is not None
+    reader = open_reader(corpus_of(tmp_path, b"a\n"))
+    assert reader is not None
     with pytest.raises(ChainruleError, match="threads is"):
-        system.load_extension().count_plain_words(files.names, threads)
+        system.load_extension().count_plain_words(reader.text, threads)

@@ -66,7 +66,7 @@ def train(
     from chainrule.errors import UsageError
     from chainrule.storage.provenance import Origin
     from chainrule.text.corpus import Corpus
-    from chainrule.text.fingerprint import fingerprint
+    from chainrule.text.fingerprint import fingerprint_in_background
     from chainrule.tokenizers import train as training
     from chainrule.tokenizers.tokenizer import save_tokenizer
 
@@ -78,8 +78,10 @@ def train(
     settings.setdefault("kind", "bpe" if vocab is None else "word")
     command = options.command_line()
     config = build_config(TokenizerConfig, settings, "tokenizer")
+    names = text or [str(vocab)]
     with options.lock_output(out, [vocab], force=force):
-        with progress() as bar:
+        source = corpus if text else Corpus.of(names, expects_lines=False)
+        with progress() as bar, fingerprint_in_background(source) as fingerprint:
             if engine.uses_engine:
                 from chainrule.applications.encode import train_tokenizer_on
 
@@ -88,11 +90,8 @@ def train(
                 trained = training.train(corpus, config, bar)
         if trace:
             _print_merges(training.trace_merges(corpus, trained), json)
-        names = text or [str(vocab)]
-        text_fingerprint = fingerprint(corpus if text else Corpus.of(names))
-        save_tokenizer(
-            trained, out, Origin(text=", ".join(names), fingerprint=text_fingerprint, command=command), force=force
-        )
+        origin = Origin(text=", ".join(names), fingerprint=fingerprint.result(), command=command)
+        save_tokenizer(trained, out, origin, force=force)
     if json and not trace:
         emit({"tokenizer": str(out), "kind": trained.config.kind, "vocab_size": trained.vocab_size})
     say(f"saved {out}: {trained.vocab_size:,} ids, <s> and </s> among them")

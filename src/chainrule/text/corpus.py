@@ -1,21 +1,17 @@
 """A corpus: lines of text from files or memory that can be read repeatedly."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar, get_args
 
-from chainrule import system
 from chainrule.errors import InputError, UsageError
 from chainrule.text.lines import FRAGMENT, Fragment, cut_lines, drop_blank_lines, end_lines, join_lines
 from chainrule.text.readers import (
     CONVERT,
     OPTION,
-    SUFFIXES,
-    TABLES,
     Decoder,
     Document,
     Errors,
@@ -122,6 +118,15 @@ class Corpus:
         """Return an iterator over blocks of text with LF after each line; the fastest way to read a corpus."""
         return CorpusReader(self, self._end_lines)
 
+    def decoder(self) -> Decoder:
+        """Return a decoder for one pass over the corpus."""
+        return Decoder(self.errors, remedy=CONVERT + OPTION if self.has_errors_option else CONVERT)
+
+    def documents(self, decoder: Decoder) -> Iterator[Document]:
+        """Yield the documents of the texts in memory."""
+        for number, text in enumerate(self.texts, start=1):
+            yield [decoder.check(text or "\n", f"given line {number}")]
+
     def _cut(self, documents: Iterable[Document]) -> Iterator[Fragment]:
         fragments = chain.from_iterable(map(cut_lines, documents))
         return drop_blank_lines(fragments) if self.drop_blank_lines else fragments
@@ -151,7 +156,7 @@ class CorpusReader(Iterator[T]):
     """One pass over a corpus; `split` turns its documents into the items of the iterator."""
 
     def __init__(self, corpus: Corpus, split: Callable[[Iterable[Document]], Iterator[T]]) -> None:
-        self._decoder = Decoder(corpus.errors, remedy=CONVERT + OPTION if corpus.has_errors_option else CONVERT)
+        self._decoder = corpus.decoder()
         self._corpus = corpus
         self.file_name = corpus.name  # name of the current file
         self._items = split(self._documents())
@@ -168,8 +173,7 @@ class CorpusReader(Iterator[T]):
         return self._decoder.replaced
 
     def _documents(self) -> Iterator[Document]:
-        for number, text in enumerate(self._corpus.texts, start=1):
-            yield [self._decoder.check(text or "\n", f"given line {number}")]
+        yield from self._corpus.documents(self._decoder)
         for file in self._corpus.files:
             self.file_name = file.name
             yield from read_documents(file, self._corpus.column, self._decoder)
@@ -241,33 +245,3 @@ def read_batches(corpus: Corpus, characters: int | None = None) -> Iterator[list
     if text := "".join(pending):
         yield text.removesuffix("\n").split("\n")
     warn_about_replaced(corpus.name, blocks.replaced)
-
-
-RECORDS: Final = (".jsonl", ".ndjson", ".parquet", ".shards")  # tables also, if a column is named
-
-
-@dataclass(frozen=True, slots=True)
-class PlainFiles:
-    """Files that are plain text by name, which the extension reads."""
-
-    names: list[bytes]
-    threads: int
-
-
-def find_plain_files(corpus: Corpus) -> PlainFiles | None:
-    """Return the files of a corpus for the extension; None if it cannot read them."""
-    # Compressed data without a suffix is detected by the extension: no magic bytes are valid UTF-8.
-    is_special = any(
-        name.lower().endswith((*SUFFIXES, *RECORDS, *(TABLES if corpus.column is not None else ())))
-        for file in corpus.files
-        for name in (file.name, file.path.name)
-    )
-    if (
-        is_special
-        or any(file.stream or file.byte_range for file in corpus.files)
-        or corpus.texts
-        or corpus.drop_blank_lines
-        or not corpus.files
-    ):
-        return None
-    return PlainFiles([os.fsencode(file.path) for file in corpus.files], system.thread_count())

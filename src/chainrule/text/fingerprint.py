@@ -5,22 +5,23 @@ that are in the sketch estimates the share of its lines that occur in this text.
 """
 
 import hashlib
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chainrule import system
-from chainrule.text.corpus import Corpus, find_plain_files
-from chainrule.text.readers import TextFile
+from chainrule.text.compiled_reader import open_reader
+from chainrule.text.corpus import Corpus
 
 SKETCH_SIZE: Final = 1 << 16
 SHORTEST_LINE: Final = 20
 """Lines with fewer characters recur in any text and are ignored."""
-BLOCK: Final = 1 << 20
 FEWEST_LINES: Final = 20
 """Smallest number of hashed lines for an estimate of the overlap."""
 
@@ -53,43 +54,61 @@ class Fingerprint:
 
 def fingerprint(corpus: Corpus) -> Fingerprint:
     """Compute the fingerprint of a corpus; each fragment of a very long line counts as a line."""
-    return _of_plain(corpus) or _of_fragments(corpus)
+    return _compute(corpus, Event(), system.thread_count())
 
 
-def _of_plain(corpus: Corpus) -> Fingerprint | None:
-    """Fingerprint plain files: SHA-256 of their bytes in a thread while the extension hashes their lines."""
-    files = find_plain_files(corpus)
-    if files is None:
-        return None
-    with ThreadPoolExecutor(max_workers=1) as executor:
-        digest = executor.submit(_digest, corpus.files)
-        result = system.load_extension().sketch_plain_lines(files.names, SHORTEST_LINE, SKETCH_SIZE, files.threads)
-    if result is None or isinstance(digest.exception(), OSError):  # _of_fragments reports the error
-        return None
-    sketch, lines = result
-    return Fingerprint(digest.result(), sketch, lines)
+@contextmanager
+def fingerprint_in_background(corpus: Corpus) -> Iterator["Future[Fingerprint]"]:
+    """Compute the fingerprint of a corpus in a thread while the body of the `with` statement runs.
+
+    The future that is returned has the fingerprint, or the error. If the body raises, the computation is stopped.
+
+    >>> with fingerprint_in_background(Corpus.from_lines(["one", "two"])) as future:
+    ...     lines = len(["one", "two"])  # other work
+    >>> future.result() == fingerprint(Corpus.from_lines(["one", "two"])), lines
+    (True, 2)
+    """
+    stop = Event()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="fingerprint") as executor:
+        future = executor.submit(_compute, corpus, stop, 1)
+        try:
+            yield future
+        except BaseException:
+            stop.set()
+            raise
 
 
-def _digest(files: Iterable[TextFile]) -> str:
-    """Return the SHA-256 of plain files, with LF added after an unterminated last line."""
+class _Stopped(Exception):
+    """The fingerprint is no longer needed."""
+
+
+def _compute(corpus: Corpus, stop: Event, threads: int) -> Fingerprint:
+    """Hash the lines in threads of the extension, and one block after the other by SHA-256 at the same time."""
+    reader = open_reader(corpus)
+    if reader is None:
+        return _of_fragments(corpus, stop)
     sha256 = hashlib.sha256()
-    for file in files:
-        last = b"\n"
-        with file.path.open("rb") as raw:
-            while block := raw.read(BLOCK):
-                sha256.update(block)
-                last = block[-1:]
-        if last != b"\n":
-            sha256.update(b"\n")
-    return sha256.hexdigest()
+
+    def update(block: memoryview) -> None:
+        if stop.is_set():
+            raise _Stopped
+        sha256.update(block)
+
+    result = system.load_extension().sketch_plain_lines(reader.text, SHORTEST_LINE, SKETCH_SIZE, threads, update)
+    if result is None:
+        return _of_fragments(corpus, stop)
+    sketch, lines = result
+    return Fingerprint(sha256.hexdigest(), sketch, lines)
 
 
-def _of_fragments(corpus: Corpus) -> Fingerprint:
+def _of_fragments(corpus: Corpus, stop: Event) -> Fingerprint:
     sha256 = hashlib.sha256()
     hashes: set[int] = set()
     bound = 1 << 64
     lines = 0
     for text, ends_line in corpus.fragments():
+        if stop.is_set():
+            raise _Stopped
         content = text.encode()
         sha256.update(content + b"\n" * ends_line)
         lines += ends_line

@@ -1,7 +1,7 @@
 """Divide a corpus into partitions of whole lines that several processes read independently.
 
-A large plain file is divided into byte ranges at line ends; a compressed file, JSON Lines, CSV or Parquet is one
-partition. The concatenation of the partitions is the corpus.
+A large plain file or JSON Lines is divided into byte ranges at line ends, a Parquet file into row groups; a
+compressed file or a table is one partition. The concatenation of the partitions is the corpus.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from itertools import pairwise
 from typing import Final
 
 from chainrule.errors import InputError
+from chainrule.text.compiled_reader import open_reader
 from chainrule.text.corpus import Corpus
-from chainrule.text.readers import TextFile, file_format, is_compressed, warn_about_replaced
+from chainrule.text.readers import TextFile, file_format, is_compressed, row_group_sizes, warn_about_replaced
 
 BLOCK_CHARACTERS: Final = 1 << 20
-"""Approximate characters of a block of lines."""
+"""Approximate characters of a block of lines; ASCII is assumed."""
 _READ: Final = 1 << 16
 
 
@@ -33,21 +34,14 @@ class TextPartition:
         >>> list(TextPartition(Corpus.from_lines(["one", "two"])).blocks(characters=4))
         [(0, b'one\n'), (1, b'two\n')]
         """
-        pending: list[str] = []
-        size = lines = 0
-        reader = self.corpus.blocks()
-        for text in reader:
-            pending.append(text)
-            size += len(text)
-            if size < characters or "\n" not in text:
-                continue
-            joined = "".join(pending)
-            end = joined.rindex("\n") + 1
-            yield lines, joined[:end].encode()
-            lines += joined.count("\n")
-            pending, size = [joined[end:]], len(joined) - end
-        if joined := "".join(pending):
-            yield lines, joined.encode()
+        reader = open_reader(self.corpus, block=characters, longest=None)
+        if reader is None:
+            raise ValueError(f"{self.corpus.name} is read once; copy it to a file")
+        lines = 0
+        while (block := reader.text.next_lines()) is not None:
+            count, text = block
+            yield lines, text
+            lines += count
         warn_about_replaced(self.corpus.name, reader.replaced)
 
 
@@ -70,10 +64,13 @@ def partition_corpus(corpus: Corpus, partition_bytes: int) -> list[TextPartition
 
 
 def _divide_file(file: TextFile, column: str | None, partition_bytes: int) -> list[TextFile]:
-    """Divide a plain file into byte ranges that end after LF; any other file is returned whole."""
+    """Divide a file into byte ranges that end after LF, or row groups; a compressed file or table is one part."""
     kind = file_format(file)
-    is_plain = kind == "plain" or (kind == "table" and column is None)
-    if not is_plain or file.size <= partition_bytes or file.byte_range is not None or is_compressed(file):
+    if file.size <= partition_bytes or file.byte_range is not None or file.row_groups is not None:
+        return [file]
+    if kind == "parquet":
+        return _divide_row_groups(file, partition_bytes)
+    if (kind == "table" and column is not None) or is_compressed(file):
         return [file]
     bounds = [0]
     try:
@@ -94,3 +91,15 @@ def _divide_file(file: TextFile, column: str | None, partition_bytes: int) -> li
     if bounds[-1] < file.size:
         bounds.append(file.size)
     return [replace(file, byte_range=(begin, end), size=end - begin) for begin, end in pairwise(bounds)]
+
+
+def _divide_row_groups(file: TextFile, partition_bytes: int) -> list[TextFile]:
+    parts: list[TextFile] = []
+    first = size = 0
+    sizes = row_group_sizes(file)
+    for group, group_size in enumerate(sizes, start=1):
+        size += group_size
+        if size >= partition_bytes or group == len(sizes):
+            parts.append(replace(file, row_groups=(first, group), size=size))
+            first, size = group, 0
+    return parts or [file]

@@ -21,11 +21,12 @@ import warnings
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 from chainrule import system
 from chainrule.errors import (
@@ -39,6 +40,10 @@ from chainrule.errors import (
 )
 from chainrule.storage.temp_dir import ScratchFolder
 from chainrule.text.lines import cut_lines, join_lines
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Sources = str | Path | Sequence[str | Path]
 Errors = Literal["strict", "replace"]
@@ -58,6 +63,10 @@ _MARK: Final = "\ufeff"
 _REPLACEMENT: Final = "\ufffd"
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 ROWS: Final = 64
+"""Smallest number of Parquet rows that are read at once."""
+MOST_ROWS: Final = 4096
+COLUMN_BYTES: Final = 1 << 18
+"""Approximate bytes of the rows of a Parquet column that are read at once."""
 TEXT: Final = "text"
 """Default text column of a record."""
 TABLES: Final = (".csv", ".tsv")
@@ -76,7 +85,8 @@ class TextFile:
     name: str  # for messages
     size: int  # bytes, as stored
     stream: "InputStream | None" = None  # standard input that can be read only once
-    byte_range: tuple[int, int] | None = None  # whole lines of a plain file; None for all of it
+    byte_range: tuple[int, int] | None = None  # whole lines of a plain file or JSON Lines; None for all of it
+    row_groups: tuple[int, int] | None = None  # of a Parquet file; None for all
 
 
 class InputStream:
@@ -294,30 +304,31 @@ _FORMATS: Final = (
 SUFFIXES: Final = tuple(dict.fromkeys(format_.suffix for format_ in _FORMATS))
 
 
-def read_blocks(file: TextFile) -> Iterator[bytes]:
-    """Yield the decompressed content in non-empty blocks of `BLOCK` bytes, the last one shorter.
+def read_blocks(file: TextFile, size: int | None = None) -> Iterator[bytes]:
+    """Yield the decompressed content in non-empty blocks of `size` bytes (default `BLOCK`), the last one shorter.
 
     For a stream, a block contains the bytes that are available without waiting.
     """
+    size = BLOCK if size is None else size
     try:
         if file.stream is not None:
             head = _peek(file.stream)
-            yield from _read(file.stream, _detect_format(head, file.name), file.name)
+            yield from _read(file.stream, _detect_format(head, file.name), file.name, size)
             return
         with file.path.open("rb") as raw:
             if file.byte_range is not None:
-                yield from _read_range(raw, *file.byte_range)
+                yield from _read_range(raw, *file.byte_range, size)
                 return
             head = raw.read(8)
             raw.seek(0)
-            yield from _read(raw, _detect_format(head, file.name), file.name)
+            yield from _read(raw, _detect_format(head, file.name), file.name, size)
     except OSError as error:
         raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
 
 
-def _read_range(raw: BinaryIO, begin: int, end: int) -> Iterator[bytes]:
+def _read_range(raw: BinaryIO, begin: int, end: int, size: int) -> Iterator[bytes]:
     raw.seek(begin)
-    while begin < end and (data := raw.read(min(BLOCK, end - begin))):
+    while begin < end and (data := raw.read(min(size, end - begin))):
         yield data
         begin += len(data)
 
@@ -328,14 +339,14 @@ def is_compressed(file: TextFile) -> bool:
         return _detect_format(raw.read(8), file.name) is not None
 
 
-def _read(raw: BinaryIO | InputStream, format_: "_Format | None", name: str) -> Iterator[bytes]:
+def _read(raw: BinaryIO | InputStream, format_: "_Format | None", name: str, size: int) -> Iterator[bytes]:
     if format_ is None:
-        yield from iter(lambda: raw.read(BLOCK), b"")
+        yield from iter(lambda: raw.read(size), b"")
     elif isinstance(raw, InputStream):
         yield from filter(None, _decompress(raw, format_, name))
     else:
         _check_beginning(raw, format_, name)
-        yield from _regroup(_decompress(raw, format_, name))
+        yield from _regroup(_decompress(raw, format_, name), size)
 
 
 def _check_beginning(raw: BinaryIO, format_: "_Format", name: str) -> None:
@@ -389,14 +400,14 @@ def _decompress(raw: BinaryIO | InputStream, format_: _Format, name: str) -> Ite
         raise InputError(f"{name} is {format_.name} data cut short; fetch or pack it again")
 
 
-def _regroup(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Regroup bytes into blocks of `BLOCK`."""
+def _regroup(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Regroup bytes into blocks of `size`."""
     buffer = bytearray()
     for piece in pieces:
         buffer += piece
-        while len(buffer) >= BLOCK:
-            yield bytes(buffer[:BLOCK])
-            del buffer[:BLOCK]
+        while len(buffer) >= size:
+            yield bytes(buffer[:size])
+            del buffer[:size]
     if buffer:
         yield bytes(buffer)
 
@@ -417,17 +428,31 @@ class Decoder:
     remedy: str = CONVERT + OPTION  # advice in error messages
 
     def decode_blocks(self, blocks: Iterable[bytes], where: str, offset: int = 0) -> Iterator[str]:
-        """Decode non-empty blocks of a file from byte `offset` on and drop its byte order mark."""
+        """Decode non-empty blocks of a file from byte `offset` on and drop its byte order mark.
+
+        The text before an invalid sequence is yielded before the error is raised.
+        """
         rest = b""
         for block in chain(blocks, [b""]):
             data = rest + block
-            text, used = self._decode(data, where, offset, is_last=not block)
+            try:
+                text, used = codecs.utf_8_decode(data, self.errors, not block)
+            except UnicodeDecodeError as error:
+                text = data[: error.start].decode()
+                yield text if offset else text.removeprefix(_MARK)
+                raise self._invalid(where, offset, error) from None
+            self._count_replaced(text, data)
             yield text if offset else text.removeprefix(_MARK)
             rest, offset = data[used:], offset + used
 
     def decode_document(self, data: bytes, where: str) -> str:
         """Decode a whole document."""
-        return self._decode(data, where, 0, is_last=True)[0]
+        try:
+            text = data.decode(errors=self.errors)
+        except UnicodeDecodeError as error:
+            raise self._invalid(where, 0, error) from None
+        self._count_replaced(text, data)
+        return text
 
     def check(self, text: str, where: str) -> str:
         """Return the text; raise for or replace lone surrogates, which JSON can contain but UTF-8 cannot encode."""
@@ -438,18 +463,14 @@ class Decoder:
         self.replaced += count
         return text
 
-    def _decode(self, data: bytes, where: str, offset: int, is_last: bool) -> tuple[str, int]:
-        try:
-            text, used = codecs.utf_8_decode(data, self.errors, is_last)
-        except UnicodeDecodeError as error:
-            at = error.start
-            raise InputError(
-                f"{where} is not UTF-8 at byte {offset + at} (0x{data[at]:02x}); {self.remedy}"
-            ) from None
+    def _invalid(self, where: str, offset: int, error: UnicodeDecodeError) -> InputError:
+        byte = error.object[error.start]
+        return InputError(f"{where} is not UTF-8 at byte {offset + error.start} (0x{byte:02x}); {self.remedy}")
+
+    def _count_replaced(self, text: str, data: bytes) -> None:
         if self.errors == "replace":
             # Do not count U+FFFD characters that are in the file.
             self.replaced += text.count(_REPLACEMENT) - data.count(_REPLACEMENT.encode())
-        return text, used
 
 
 def read_lines(file: TextFile, decoder: Decoder) -> Iterator[str]:
@@ -462,12 +483,8 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
 
     A CSV or TSV file is a table if a column is named, else plain text.
     """
+    check_is_text(file)
     kind = file_format(file)
-    if file.path.name == SHARD_INDEX:
-        raise UsageError(
-            f"{file.path.parent} contains token ids, not text; give the text that was encoded, or this folder "
-            "alone to chainrule train"
-        )
     if kind == "json":
         yield from _read_json_lines(file, column or TEXT, decoder)
     elif kind == "parquet":
@@ -477,6 +494,15 @@ def read_documents(file: TextFile, column: str | None, decoder: Decoder) -> Iter
     else:
         offset = 0 if file.byte_range is None else file.byte_range[0]
         yield decoder.decode_blocks(read_blocks(file), file.name, offset)
+
+
+def check_is_text(file: TextFile) -> None:
+    """Raise for a folder of id shards."""
+    if file.path.name == SHARD_INDEX:
+        raise UsageError(
+            f"{file.path.parent} contains token ids, not text; give the text that was encoded, or this folder "
+            "alone to chainrule train"
+        )
 
 
 def uncompressed_name(file: TextFile) -> str:
@@ -552,7 +578,27 @@ def _header(line: str, column: str, file: TextFile) -> tuple[list[str], str]:
 
 
 def _read_json_lines(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
-    for record, where in parse_records(read_lines(file, decoder), file.name):
+    offset = 0 if file.byte_range is None else file.byte_range[0]
+    yield from read_json_blocks(read_blocks(file), file, column, decoder, offset, count_lines_before(file))
+
+
+def count_lines_before(file: TextFile) -> int:
+    """Count the lines of a file before its byte range."""
+    if file.byte_range is None:
+        return 0
+    count, last = 0, b""
+    for block in read_blocks(replace(file, byte_range=(0, file.byte_range[0]))):
+        count += block.count(b"\n") + block.count(b"\r") - (last + block).count(b"\r\n")
+        last = block[-1:]
+    return count
+
+
+def read_json_blocks(
+    blocks: Iterable[bytes], file: TextFile, column: str, decoder: Decoder, offset: int, done: int
+) -> Iterator[Document]:
+    """Yield the texts of JSON Lines in blocks of bytes; `done` lines and `offset` bytes precede them."""
+    lines = join_lines(cut_lines(decoder.decode_blocks(blocks, file.name, offset)))
+    for record, where in parse_records(lines, file.name, done):
         if column not in record:
             raise InputError(_missing(where, column, list(record)))
         yield [decoder.check(check_text(record[column], column, where), where) or "\n"]  # an empty text is one line
@@ -589,37 +635,137 @@ def check_text(value: Any, column: str, where: str) -> str:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive texts of a Parquet column as stored, which may be invalid UTF-8."""
+
+    offsets: "NDArray[np.int64]"  # (N + 1,) of the texts in `data`
+    data: Any  # buffer
+
+    def __getitem__(self, row: int) -> bytes:
+        return bytes(memoryview(self.data)[self.offsets[row] : self.offsets[row + 1]])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
 def _read_parquet(file: TextFile, column: str, decoder: Decoder) -> Iterator[Document]:
+    number = count_rows_before(file)
+    for rows in read_rows(file, column):
+        yield from decode_rows(rows, file, decoder, number)
+        number += len(rows)
+
+
+def decode_rows(rows: Sequence[bytes] | Rows, file: TextFile, decoder: Decoder, done: int) -> Iterator[Document]:
+    """Yield the texts of rows; `done` rows precede them in the file."""
+    for row in range(len(rows)):
+        yield [decoder.decode_document(rows[row], f"{file.name}, row {done + row + 1}") or "\n"]
+
+
+def _open_parquet(file: TextFile) -> Any:
+    from pyarrow import parquet
+
+    # With a buffer and no pre-buffering, pages are read one at a time instead of a row group.
+    return parquet.ParquetFile(file.path, pre_buffer=False, buffer_size=1 << 16, page_checksum_verification=True)
+
+
+@contextmanager
+def _parquet_errors(file: TextFile) -> Iterator[None]:
     try:
         import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet
     except ImportError:
         raise MissingExtra("reading Parquet needs pyarrow: pip install 'chainrule[data]'") from None
-    # With a buffer and no pre-buffering, pages are read one at a time instead of a row group.
-    options = {"pre_buffer": False, "buffer_size": 1 << 16, "page_checksum_verification": True}
     try:
-        with parquet.ParquetFile(file.path, **options) as table:
-            _check_column(table.schema_arrow, column, file.name)
-            batches = table.iter_batches(ROWS, columns=[column])
-            values = (value for batch in batches for value in _as_bytes(batch.column(0)))
-            limit, size = DecompressionLimit(file.name), 0
-            for number, value in enumerate(values, start=1):
-                where = f"{file.name}, row {number}"
-                if value is None:
-                    raise InputError(f"{where}: {column!r} is null, not a text; correct or drop the row")
-                size += len(value)
-                limit.check(file.size, size)
-                yield [decoder.decode_document(value, where) or "\n"]
+        yield
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file.name} cannot be read as Parquet ({error}); fetch or write it again") from error
 
 
-def _as_bytes(texts: Any) -> list[bytes | None]:
-    """Return the stored bytes of an Arrow string array, which may be invalid UTF-8."""
-    import pyarrow
+def row_group_sizes(file: TextFile) -> list[int]:
+    """Return the stored bytes of the row groups of a Parquet file."""
+    with _parquet_errors(file), _open_parquet(file) as table:
+        groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+        return [sum(group.column(i).total_compressed_size for i in range(group.num_columns)) for group in groups]
 
-    stored: list[bytes | None] = texts.cast(pyarrow.large_binary()).to_pylist()
-    return stored
+
+def count_rows_before(file: TextFile) -> int:
+    """Count the rows of a Parquet file before its range of row groups."""
+    if file.row_groups is None:
+        return 0
+    with _parquet_errors(file), _open_parquet(file) as table:
+        return _rows_before(table, file.row_groups[0])
+
+
+def _rows_before(table: Any, group: int) -> int:
+    return sum(int(table.metadata.row_group(i).num_rows) for i in range(group))
+
+
+def read_rows(file: TextFile, column: str) -> Iterator[Rows]:
+    """Yield the texts of a Parquet column in blocks of about `COLUMN_BYTES`."""
+    with _parquet_errors(file), _open_parquet(file) as table:
+        _check_column(table.schema_arrow, column, file.name)
+        first, last = file.row_groups or (0, table.num_row_groups)
+        number = _rows_before(table, first)
+        limit, size = _RowLimit(file, column), 0
+        for group in range(first, last):
+            count = _rows_per_batch(table, group, column)
+            for batch in table.iter_batches(count, row_groups=[group], columns=[column]):
+                rows, error = limit.check(batch.column(0), number, size)
+                if len(rows):
+                    yield rows
+                if error is not None:
+                    raise error
+                number += len(rows)
+                size += int(rows.offsets[-1] - rows.offsets[0])
+
+
+def _rows_per_batch(table: Any, group: int, column: str) -> int:
+    """Return the number of rows of a row group with about `COLUMN_BYTES` of the column."""
+    names = table.schema_arrow.names
+    about = table.metadata.row_group(group)
+    is_flat = len(names) == about.num_columns
+    size = about.column(names.index(column)).total_uncompressed_size if is_flat else about.total_byte_size
+    rows = COLUMN_BYTES * int(about.num_rows) // max(int(size), 1)
+    return min(max(rows, ROWS), MOST_ROWS)
+
+
+class _RowLimit:
+    """Check of the rows of a Parquet column for nulls and for their decompressed size."""
+
+    def __init__(self, file: TextFile, column: str) -> None:
+        self._name, self._column = file.name, column
+        self._stored = file.path.stat().st_size
+        self._limit = DecompressionLimit(file.name)
+
+    def check(self, texts: Any, number: int, size: int) -> tuple[Rows, InputError | None]:
+        """Return the texts of an Arrow array up to the first row in error, and this error.
+
+        `number` rows of `size` bytes precede them.
+        """
+        import numpy as np
+        import pyarrow
+
+        stored = texts.cast(pyarrow.large_binary())
+        _, offsets, data = stored.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[stored.offset : stored.offset + len(stored) + 1]
+        end, error = len(stored), None
+        if stored.null_count:
+            end = stored.is_null().index(True).as_py()
+            where = f"{self._name}, row {number + end + 1}"
+            error = InputError(f"{where}: {self._column!r} is null, not a text; correct or drop the row")
+        sizes = (size + bounds[1 : end + 1] - bounds[0]).tolist()
+        if sizes and self._error(sizes[-1]) is not None:
+            end = next(row for row, total in enumerate(sizes) if self._error(total) is not None)
+            error = self._error(sizes[end])
+        return Rows(bounds[: end + 1], b"" if data is None else data), error
+
+    def _error(self, size: int) -> InputError | None:
+        try:
+            self._limit.check(self._stored, size)
+        except InputError as error:
+            return error
+        return None
 
 
 def _check_column(schema: Any, column: str, name: str) -> None:

@@ -1,8 +1,9 @@
 """Encode a corpus as token ids, with the counts of words, characters and bytes of the text.
 
-The extension reads plain files for word tokenizers. With a vocabulary, it encodes a text and computes its
-fingerprint in one pass; without one, `scan_text` reads a text once for its word counts, its fingerprint and its
-ids. `count_words` and `encode_words` use bounded memory. Other texts and tokenizers are encoded in batches.
+The extension encodes texts of all formats for word tokenizers. With a vocabulary, it encodes a text and computes
+its fingerprint in one pass; without one, `scan_text` reads a text once for its word counts, its fingerprint and
+its ids. `count_words`, and `encode_words` with a file, use bounded memory. Other tokenizers, and lower-cased or
+streamed texts, are encoded in batches.
 """
 
 import hashlib
@@ -20,8 +21,9 @@ from chainrule import system
 from chainrule.data.encoded import EncodedText
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
-from chainrule.text.corpus import Corpus, find_plain_files
-from chainrule.text.fingerprint import SHORTEST_LINE, SKETCH_SIZE, Fingerprint, fingerprint
+from chainrule.text.compiled_reader import open_reader
+from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import SHORTEST_LINE, SKETCH_SIZE, Fingerprint, fingerprint_in_background
 from chainrule.text.lines import FRAGMENT, Fragment
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
@@ -36,6 +38,7 @@ class TextScan:
     _scan: Any  # TextScan of the extension
     _sha256: Any
     _threads: int
+    _replaced: int
 
     @property
     def counts(self) -> dict[str, int]:
@@ -60,48 +63,64 @@ class TextScan:
             characters=self._scan.characters,
             bytes=self._scan.bytes,
             spellings=spellings,
+            replaced=self._replaced,
         )
 
 
 def scan_text(corpus: Corpus, config: TokenizerConfig) -> TextScan | None:
-    """Read the files of a text once for a word tokenizer; None if the extension cannot."""
-    files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
-    if files is None:
+    """Read a text once for a word tokenizer; None if the extension cannot."""
+    reader = open_reader(corpus) if config.is_word_level and not config.lowercase else None
+    if reader is None:
         return None
     sha256 = hashlib.sha256()
     scan = system.load_extension().scan_plain_text(
-        files.names, files.threads, config.placeholder, SHORTEST_LINE, SKETCH_SIZE, sha256.update
+        reader.text, reader.threads, config.placeholder, SHORTEST_LINE, SKETCH_SIZE, sha256.update
     )
-    return None if scan is None else TextScan(scan, sha256, files.threads)
+    return None if scan is None else TextScan(scan, sha256, reader.threads, reader.replaced)
 
 
 def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
     """Count the words of a text, by decreasing count, then by code points; None if the extension cannot."""
-    files = find_plain_files(corpus) if config.is_word_level and not config.lowercase else None
-    if files is None:
+    reader = open_reader(corpus) if config.is_word_level and not config.lowercase else None
+    if reader is None:
         return None
     counts: dict[str, int] | None = system.load_extension().count_plain_words(
-        files.names, files.threads, config.placeholder
+        reader.text, reader.threads, config.placeholder
     )
     return counts
 
 
-def encode_words(corpus: Corpus, tokenizer: Tokenizer, ids_file: Path) -> EncodedText | None:
-    """Encode the lines of a text in a file of int32; None if the extension cannot."""
-    files = find_plain_files(corpus) if _is_plain(tokenizer) else None
-    if files is None:
+def encode_words(
+    corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None, *, with_fingerprint: bool = False
+) -> tuple[EncodedText, Fingerprint] | None:
+    """Encode a text in one pass, in memory or in a file of int32; None if the extension cannot.
+
+    The fingerprint is empty unless it is requested.
+    """
+    reader = open_reader(corpus) if _is_plain(tokenizer) else None
+    if reader is None:
         return None
-    result: dict[str, Any] | None = system.load_extension().encode_plain_words(
-        files.names, tokenizer.word_encoding, files.threads, os.fsencode(ids_file)
-    )
-    return None if result is None else _encoded_text(result, map_ids(ids_file), tokenizer)
+    sha256 = hashlib.sha256()
+    size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
+    core, encoding, threads = system.load_extension(), tokenizer.word_encoding, reader.threads
+    result: dict[str, Any] | None
+    if ids_file is None:
+        result = core.encode_plain_text(reader.text, encoding, threads, SHORTEST_LINE, size, update)
+    else:
+        file = os.fsencode(ids_file)
+        result = core.encode_plain_words(reader.text, encoding, threads, file, SHORTEST_LINE, size, update)
+    if result is None:
+        return None
+    ids = result["ids"] if ids_file is None else map_ids(ids_file)
+    fingerprint = Fingerprint(sha256.hexdigest(), result["sketch"], result["lines"])
+    return _encoded_text(result, ids, tokenizer, reader.replaced), fingerprint
 
 
 def encode_lines(lines: bytes, tokenizer: Tokenizer) -> EncodedText:
     """Encode lines in memory (UTF-8, LF after each) as `encode` does."""
     if _is_plain(tokenizer) and not has_long_lines(lines):
         result: dict[str, Any] = system.load_extension().encode_lines(lines, tokenizer.word_encoding)
-        return _encoded_text(result, result["ids"], tokenizer)
+        return _encoded_text(result, result["ids"], tokenizer, 0)
     corpus = Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"))
     return _encode_fragments(corpus, tokenizer, silent, None)
 
@@ -114,27 +133,9 @@ def has_long_lines(lines: bytes) -> bool:
     return bool(np.diff(ends, prepend=-1).max(initial=0) > FRAGMENT)
 
 
-def _encode_plain(
-    corpus: Corpus, tokenizer: Tokenizer, *, with_fingerprint: bool
-) -> tuple[EncodedText, Fingerprint] | None:
-    """Encode plain files in memory in one pass; None if the extension cannot. The fingerprint may be empty."""
-    files = find_plain_files(corpus) if _is_plain(tokenizer) else None
-    if files is None:
-        return None
-    sha256 = hashlib.sha256()
-    size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
-    result: dict[str, Any] | None = system.load_extension().encode_plain_text(
-        files.names, tokenizer.word_encoding, files.threads, SHORTEST_LINE, size, update
-    )
-    if result is None:
-        return None
-    fingerprint = Fingerprint(sha256.hexdigest(), result["sketch"], result["lines"])
-    return _encoded_text(result, result["ids"], tokenizer), fingerprint
-
-
-def _encoded_text(result: dict[str, Any], ids: Ids, tokenizer: Tokenizer) -> EncodedText:
+def _encoded_text(result: dict[str, Any], ids: Ids, tokenizer: Tokenizer, replaced: int) -> EncodedText:
     counts = {key: result[key] for key in ("words", "characters", "bytes", "spellings")}
-    return EncodedText(ids=ids, eos=tokenizer.eos, unk=tokenizer.unk, **counts)
+    return EncodedText(ids=ids, eos=tokenizer.eos, unk=tokenizer.unk, replaced=replaced, **counts)
 
 
 def _is_plain(tokenizer: Tokenizer) -> bool:
@@ -155,13 +156,10 @@ def encode(
     """Encode every line with `</s>` after each; with `ids_file`, into a memory-mapped file of int32."""
     expected = corpus.size_hint()  # too small for compressed files: the total is then unknown
     progress("encoding", 0, expected or None)
-    if ids_file is not None:
-        encoded = encode_words(corpus, tokenizer, ids_file)
-    else:
-        plain = _encode_plain(corpus, tokenizer, with_fingerprint=False)
-        encoded = None if plain is None else plain[0]
-    if encoded is None:
+    result = encode_words(corpus, tokenizer, ids_file)
+    if result is None:
         return _encode_fragments(corpus, tokenizer, progress, ids_file)
+    encoded = result[0]
     progress("encoding", encoded.bytes, expected if expected and encoded.bytes <= expected else None)
     return encoded
 
@@ -179,10 +177,12 @@ def encode_with_fingerprint(
     """
     if scan is not None:
         result = scan.encode(tokenizer), scan.fingerprint
-    elif ids_file is not None or (plain := _encode_plain(corpus, tokenizer, with_fingerprint=True)) is None:
-        return encode(corpus, tokenizer, progress, ids_file), fingerprint(corpus)
+    elif (words := encode_words(corpus, tokenizer, ids_file, with_fingerprint=True)) is not None:
+        result = words
     else:
-        result = plain
+        with fingerprint_in_background(corpus) as digest:
+            encoded = _encode_fragments(corpus, tokenizer, progress, ids_file)
+        return encoded, digest.result()
     progress("encoding", result[0].bytes, None)
     return result
 
