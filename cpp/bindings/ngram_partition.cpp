@@ -2,6 +2,7 @@
 // distributed engine call.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -21,6 +22,7 @@
 #include "ngram/partition/partition_estimates.hpp"
 #include "ngram/partition/partition_plan.hpp"
 #include "ngram/partition/windows.hpp"
+#include "ngram/partition/word_records.hpp"
 
 namespace nb = nanobind;
 
@@ -196,9 +198,96 @@ void write(const nb::object& tables, const PartitionPlan& plan, std::int64_t unk
     write_model(out, about, model_sections(rows, about, words, workers), workers);
 }
 
+void add_counts(BlockCounter& counter, const nb::dict& counts) {
+    for (const auto& [word, count] : counts) {
+        Py_ssize_t size = 0;
+        const char* const letters = PyUnicode_AsUTF8AndSize(word.ptr(), &size);
+        if (!letters) throw nb::python_error();
+        counter.add_count(std::string_view(letters, static_cast<std::size_t>(size)),
+                          nb::cast<std::uint64_t>(count));
+    }
+}
+
+WordCounts added_counts(const nb::object& records) {
+    const BufferViews buffers(records);
+    const nb::gil_scoped_release free;
+    return add_word_counts(buffers.views());
+}
+
+nb::dict word_counts(const nb::object& records) {
+    const WordCounts counts = added_counts(records);
+    nb::dict result;
+    for (const std::uint32_t number : counts.order) {
+        const std::string_view word = counts.words.word(number);
+        PyObject* const text =
+            PyUnicode_DecodeUTF8(word.data(), static_cast<Py_ssize_t>(word.size()), "strict");
+        if (!text) throw nb::python_error();
+        result[nb::steal(text)] = nb::int_(counts.counts[number]);
+    }
+    return result;
+}
+
+void bind_word_records(nb::module_& module) {
+    nb::class_<BlockCounter>(module, "BlockCounter", "Word counts, sizes and sketch of a text in blocks.")
+        .def(
+            "__init__",
+            [](BlockCounter* self, const std::optional<std::string>& placeholder, std::size_t shortest,
+               std::size_t size, bool counts_words) {
+                new (self) BlockCounter(Splitting::of(placeholder), {shortest, size}, counts_words);
+            },
+            nb::arg("placeholder").none(), nb::arg("shortest"), nb::arg("size"),
+            nb::arg("counts_words") = true)
+        .def(
+            "add",
+            [](BlockCounter& self, const nb::object& lines, bool ends_line) {
+                const BufferViews buffer = BufferViews::of(lines);
+                const nb::gil_scoped_release free;
+                self.add(buffer.single(), ends_line);
+            },
+            nb::arg("lines"), nb::arg("ends_line") = true,
+            "Add UTF-8 lines that end with LF; without `ends_line`, the beginning of a line, with an LF that "
+            "is not part of it.")
+        .def("add_counts", &add_counts, nb::arg("counts"), "Add counts of words.")
+        .def_prop_ro("words", [](const BlockCounter& self) { return self.sizes().words; })
+        .def_prop_ro("lines", [](const BlockCounter& self) { return self.sizes().lines; })
+        .def_prop_ro("characters", [](const BlockCounter& self) { return self.sizes().characters; })
+        .def_prop_ro("bytes", [](const BlockCounter& self) { return self.sizes().bytes; })
+        .def("sketch",
+             [](const BlockCounter& self) {
+                 std::vector<std::uint64_t> hashes = self.sketch();
+                 const std::size_t length = hashes.size();
+                 return to_numpy_array(std::move(hashes), {length});
+             })
+        .def(
+            "records",
+            [](const BlockCounter& self, std::int64_t parts) {
+                return to_records(self.records(checked_number(parts, 1, 1 << 24, "parts")));
+            },
+            nb::arg("parts"), "Return the counts as records of (hash of the word modulo `parts`, bytes).");
+    module.def(
+        "has_long_line",
+        [](const nb::object& lines) { return has_long_line(BufferViews::of(lines).single()); },
+        nb::arg("lines"), "Whether a line has more than 65,536 characters.");
+    module.def(
+        "add_word_counts",
+        [](const nb::object& records) { return to_bytes(word_count_record(added_counts(records))); },
+        nb::arg("records"), "Add up records of word counts.");
+    module.def("word_counts", &word_counts, nb::arg("records"),
+               "Add up records of word counts: count by word, by descending count, ties by code points.");
+    module.def(
+        "word_encoding_to_bytes",
+        [](const WordEncoding& encoding) { return to_bytes(encoding_record(encoding)); }, nb::arg("encoding"),
+        "Return a WordEncoding as bytes.");
+    module.def(
+        "word_encoding_from_bytes",
+        [](const nb::object& bytes) { return read_encoding(BufferViews::of(bytes).single()); },
+        nb::arg("bytes"), "Return the WordEncoding of these bytes.");
+}
+
 }  // namespace
 
 void bind_ngram_partition(nb::module_& module) {
+    bind_word_records(module);
     nb::class_<PartitionPlan>(module, "PartitionPlan",
                               "Assignment of n-grams to partitions by context, and to ranges by first word.")
         .def_static("balance", &balance, nb::arg("sample"), nb::arg("order"), nb::arg("vocabulary_size"),

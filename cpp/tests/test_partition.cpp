@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/byte_stream.hpp"
 #include "base/random.hpp"
 #include "checks.hpp"
-#include "ngram/partition/byte_stream.hpp"
 #include "ngram/partition/count_sums.hpp"
 #include "ngram/partition/partition_counts.hpp"
 #include "ngram/partition/partition_plan.hpp"

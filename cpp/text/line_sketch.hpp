@@ -29,14 +29,14 @@ class LineSketcher {
     explicit LineSketcher(const SketchSize& size) : size_(size) {}
 
     void add(const TextPiece& piece);
-    void shrink();  // keeps the smallest hashes
+    void add_lines(std::string_view lines);  // without counting them
+    void shrink();                           // keeps the smallest hashes
 
     const std::vector<std::uint64_t>& hashes() const { return hashes_; }
     std::uint64_t lines() const { return lines_; }
 
   private:
     friend Sketch merge_sketches(const std::vector<LineSketcher>& parts);
-    void add_lines(std::string_view lines);
     void add_hash(std::uint64_t value);
 
     SketchSize size_;

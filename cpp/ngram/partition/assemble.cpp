@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/byte_stream.hpp"
 #include "base/error.hpp"
-#include "ngram/partition/byte_stream.hpp"
 #include "ngram/partition/context_runs.hpp"
 
 namespace chainrule {

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ngram/partition/byte_stream.hpp"
+#include "base/byte_stream.hpp"
 
 namespace chainrule {
 

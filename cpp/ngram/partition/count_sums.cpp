@@ -4,9 +4,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/byte_stream.hpp"
 #include "base/error.hpp"
 #include "base/logarithm.hpp"
-#include "ngram/partition/byte_stream.hpp"
 #include "ngram/partition/windows.hpp"
 
 namespace chainrule {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/buffer.hpp"
-#include "ngram/partition/byte_stream.hpp"
+#include "base/byte_stream.hpp"
 #include "ngram/partition/count_sums.hpp"
 
 namespace chainrule {
@@ -23,8 +23,10 @@ PartitionCounts::PartitionCounts(const PartitionPlan& plan, const std::vector<st
     for (const std::string_view record : records) decode_windows(record, plan.shape(), limit, windows_);
     if (plan.split_contexts() > 0 && order() > 1) {
         depths_.resize(windows_.size());
-        for (std::size_t i = 0; i < depths_.size(); ++i)
+        for (std::size_t i = 0; i < depths_.size(); ++i) {
             depths_[i] = static_cast<std::uint8_t>(depth_of(windows_.window(i)));
+            largest_depth_ = std::max<std::uint32_t>(largest_depth_, depths_[i]);
+        }
     }
     if (order() > 1) count();
 }
@@ -69,15 +71,22 @@ PartitionLevel PartitionCounts::make_level(std::uint32_t n, std::vector<Occurren
     const std::uint32_t begin = plan_.shape().begin;
     PartitionLevel level;
     std::vector<std::uint32_t> last_row_before(n < order() ? plan_.shape().vocabulary : 0, kNone);
-    std::uint32_t first_word = kNone, suffix = kNone;
+    // N-grams have the same context if they have the same first word, and their suffixes the same context.
+    const std::vector<std::uint32_t>* const contexts = n > 2 ? &levels_.back().context : nullptr;
+    std::uint32_t first_word = kNone, suffix = kNone, context_of_suffix = kNone, context = kNone;
     const std::size_t size = occurrences.size();
     for (std::size_t i = 0; i < size; ++i) {
         if (i + kAhead < size) prefetch(windows_.window(occurrences[i + kAhead].window));
         Occurrence& occurrence = occurrences[i];
         const std::uint32_t* const words = windows_.window(occurrence.window);
         if (words[n - 1] != first_word || occurrence.row != suffix) {
+            const std::uint32_t shorter = contexts ? (*contexts)[occurrence.row] : 0;
+            if (words[n - 1] != first_word || shorter != context_of_suffix) ++context;
             first_word = words[n - 1];
             suffix = occurrence.row;
+            context_of_suffix = shorter;
+            level.word.push_back(words[0]);
+            level.context.push_back(context);
             level.window.push_back(occurrence.window);
             level.suffix.push_back(suffix);
             level.count.push_back(0);
@@ -99,15 +108,15 @@ PartitionLevel PartitionCounts::make_level(std::uint32_t n, std::vector<Occurren
 }
 
 std::uint32_t PartitionCounts::split_of(std::uint32_t n, std::size_t row) const {
-    if (depths_.empty() || depths_[level(n).window[row]] + 1U < n) return kNotSplit;
+    if (largest_depth_ + 1 < n || depths_.empty() || depths_[level(n).window[row]] + 1U < n) return kNotSplit;
     const std::uint32_t* const window = words(n, row);
     return plan_.owner([window](std::uint32_t k) { return window[1 + k]; }, n - 1).split;
 }
 
 std::size_t PartitionCounts::context_end(std::uint32_t n, std::size_t row) const {
-    const std::uint32_t* const first = words(n, row);
+    const std::vector<std::uint32_t>& contexts = level(n).context;
     std::size_t end = row + 1;
-    while (end < level(n).size() && std::equal(first + 1, first + n, words(n, end) + 1)) ++end;
+    while (end < contexts.size() && contexts[end] == contexts[row]) ++end;
     return end;
 }
 
@@ -121,7 +130,7 @@ std::vector<std::pair<std::uint32_t, std::string>> PartitionCounts::sums(std::ui
             const std::size_t end = context_end(n, row);
             const std::uint32_t split = split_of(n, row);
             for (; row < end; ++row) {
-                const std::uint32_t word = words(n, row)[0];
+                const std::uint32_t word = rows.word[row];
                 if (split != kNotSplit) {
                     sums[word % parts].add(split, {word, rows.count[row], rows.adjusted[row]});
                     continue;

@@ -18,9 +18,11 @@ namespace chainrule {
 
 // N-grams of one order, sorted by their words.
 struct PartitionLevel {
-    std::vector<std::uint32_t> window;  // a window that ends with the n-gram
-    std::vector<std::uint32_t> suffix;  // row of the suffix one order down; at order 2 the last word
-    std::vector<std::uint32_t> count;   // in this partition; saturates at 2^32 − 1
+    std::vector<std::uint32_t> window;   // a window that ends with the n-gram
+    std::vector<std::uint32_t> suffix;   // row of the suffix one order down; at order 2 the last word
+    std::vector<std::uint32_t> word;     // last word
+    std::vector<std::uint32_t> context;  // number of the context, ascending
+    std::vector<std::uint32_t> count;    // in this partition; saturates at 2^32 − 1
     std::vector<std::uint32_t>
         adjusted;  // count of Kneser–Ney: different words to the left, or the plain count
 
@@ -64,6 +66,7 @@ class PartitionCounts {
     const PartitionPlan& plan_;
     Windows windows_;
     std::vector<std::uint8_t> depths_;  // by window; empty if no context is split
+    std::uint32_t largest_depth_ = 0;
     std::vector<PartitionLevel> levels_;
 };
 

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 
+#include "base/buffer.hpp"
+#include "base/byte_stream.hpp"
 #include "base/logarithm.hpp"
-#include "ngram/partition/byte_stream.hpp"
 #include "ngram/partition/context_runs.hpp"
 
 namespace chainrule {
 
 namespace {
+
+constexpr std::size_t kAhead = 24;  // prefetch distance in rows
 
 // Estimates of one order.
 class OrderEstimator {
@@ -25,6 +28,7 @@ class OrderEstimator {
     template <class Emit>
     std::vector<double> estimate(const Emit& emit) {
         for (std::size_t row = 0; row < level_.size();) {
+            if (row + kAhead < level_.size()) prefetch(counts_.words(n_, row + kAhead));
             const std::size_t end = counts_.context_end(n_, row);
             const std::uint32_t split = counts_.split_of(n_, row);
             if (split == kNotSplit)
@@ -70,7 +74,7 @@ class OrderEstimator {
     void look_up(std::size_t from, std::size_t to, const GlobalEstimates::SplitContext& context) {
         std::size_t at = 0;
         for (std::size_t row = from; row < to; ++row) {
-            const std::uint32_t word = counts_.words(n_, row)[0];
+            const std::uint32_t word = level_.word[row];
             while (at < context.words.size() && context.words[at] < word) ++at;
             if (at < context.words.size() && context.words[at] == word) p_[row] = context.p[at];
         }
@@ -100,6 +104,7 @@ std::vector<std::pair<std::uint32_t, std::string>> estimate_partition(const Part
         std::vector<RunWriter> writers(range_count, RunWriter(n));
         std::uint32_t range = 0;  // contexts are sorted by their first word
         std::array<std::uint32_t, 32> context;
+        const std::vector<std::uint32_t>& words_of_rows = counts.level(n).word;
         OrderEstimator estimator(counts, global, n, shorter);
         shorter = estimator.estimate([&](std::size_t from, std::size_t to, float log_backoff,
                                          std::uint32_t kept, const std::vector<float>& log_probs) {
@@ -110,7 +115,7 @@ std::vector<std::pair<std::uint32_t, std::string>> estimate_partition(const Part
             writers[range].begin_run(std::span(context.data(), n - 1), log_backoff, kept);
             std::size_t at = 0;
             for (std::size_t row = from; row < to; ++row)
-                if (estimator.is_kept(row)) writers[range].add(counts.words(n, row)[0], log_probs[at++]);
+                if (estimator.is_kept(row)) writers[range].add(words_of_rows[row], log_probs[at++]);
         });
         for (std::uint32_t r = 0; r < range_count; ++r) writers[r].append_to(records[r]);
     }

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/byte_stream.hpp"
 #include "base/error.hpp"
-#include "ngram/partition/byte_stream.hpp"
 
 namespace chainrule {
 

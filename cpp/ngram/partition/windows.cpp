@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 
+#include "base/byte_stream.hpp"
 #include "base/error.hpp"
-#include "ngram/partition/byte_stream.hpp"
 #include "text/words.hpp"
 
 namespace chainrule {
