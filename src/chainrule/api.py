@@ -3,7 +3,9 @@
 import dataclasses
 import hashlib
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -11,21 +13,36 @@ from typing import Any, Literal, overload
 
 from chainrule import families, mixture, recipes, sizing, system
 from chainrule.config import RunConfig, build_config, merge_settings, to_json
+from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
-from chainrule.errors import ConfigError, InputError, ModelFileError, VocabularyError
+from chainrule.distributed.ngram_training import NgramJob, WordCounts, train_ngram
+from chainrule.distributed.options import EngineOptions
+from chainrule.distributed.start import start_engine
+from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
 from chainrule.model import Model, load_model
 from chainrule.neural.config import ModelConfig
-from chainrule.ngram.sharded import ShardedModel
-from chainrule.prepared_corpus import PreparedCorpus, prepare_corpus
+from chainrule.ngram import engine as engines
+from chainrule.ngram.family import FILE as NGRAM_FILE
+from chainrule.ngram.model import NgramModel
+from chainrule.ngram.oov_speller import Speller
+from chainrule.ngram.sharded import ShardedModel, split
+from chainrule.prepared_corpus import (
+    PreparedCorpus,
+    fit_speller,
+    prepare_corpus,
+    warn_of_long_tokens,
+    warn_of_unknown,
+)
 from chainrule.progress import Progress, as_progress, silent
 from chainrule.storage import verified_dir
 from chainrule.storage.provenance import CONFIG, Origin
-from chainrule.storage.temp_dir import scratch_folder
+from chainrule.storage.temp_dir import ScratchFolder, scratch_folder
 from chainrule.text.corpus import Corpus
+from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
-from chainrule.tokenizers.encode import encode
+from chainrule.tokenizers.encode import encode, encode_with_fingerprint
 
 
 @overload
@@ -94,6 +111,8 @@ def train(
     size: str | None = None,
     options: RunOptions | None = None,
     settings: "Settings | None" = None,
+    engine: EngineOptions | None = None,
+    shards: int | None = None,
     **chosen: Any,
 ) -> Model:
     """Train one model.
@@ -108,11 +127,15 @@ def train(
         size: `"auto"` sizes a neural model to text, machine and `max_seconds`; `announce` receives the plan.
         options: Options of the run.
         settings: Settings of `resolve_settings`, in place of `tokenizer`, `recipe` and the settings in `chosen`.
+        engine: Where an n-gram model is trained (docs/spark.md); or by name: `workers` (number of processes), `on`
+            (`"processes"`, `"spark"` or a SparkSession), `master`, `work`, `partition` and `resume`.
+        shards: Number of files of an n-gram model that is trained on an engine.
         chosen: Settings of the tokenizer (`min_count`) and of the family (`order`), and fields of `RunOptions` by
             name: `context` (`line` by default), `seed`, `device`, `progress` (True prints to stderr), `out` (folder
             of the checkpoint and the log of a neural model), `resume`, `force` (overwrite `out`), `tensorboard`.
 
     """
+    engine, session = _choose_engine(engine, chosen)
     named = {"kind": tokenizer} | {name: chosen.pop(name, None) for name in ("context", "seed")}
     run = {} if options is None else {"context": options.context, "seed": options.seed}
     options = RunOptions.merge(options, chosen)
@@ -120,23 +143,125 @@ def train(
         arguments = run | chosen | {name: value for name, value in named.items() if value is not None}
         settings = resolve_settings(family, recipe, options=arguments)
     _check(family, settings.model, size, has_validation=valid is not None)
+    _check_engine(family, engine, shards, memory)
     options = dataclasses.replace(options, **to_json(settings.run), memory_limit=_memory_limit(family, memory))
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
+    if engine is not None:
+        job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
+        with _writing(options):
+            return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
     with _writing(options), _ids_file(memory) as ids_file:
         prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, ids_file)
-        origin = Origin.now(
-            text=corpus.name,
-            fingerprint=prepared.fingerprint,
-            command=options.command or f"chainrule.train({family!r}, …)",
-            seed=options.seed,
-            run=options.out,
-        )
+        origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
             verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
         config, plan = settings.model, ""
         if size is not None:
             config, plan = _choose_size(family, prepared, settings, options)
         return train_prepared(family, config, prepared, origin, options, plan)
+
+
+def _origin(family: str, corpus: Corpus, fingerprint: Fingerprint, options: RunOptions) -> Origin:
+    """Return the provenance of a trained model."""
+    return Origin.now(
+        text=corpus.name,
+        fingerprint=fingerprint,
+        command=options.command or f"chainrule.train({family!r}, …)",
+        seed=options.seed,
+        run=options.out,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EngineRun:
+    """Where an n-gram model is trained, and the number of its shards."""
+
+    options: EngineOptions
+    session: Any = None  # a running Spark session
+    shards: int | None = None
+
+
+def _choose_engine(engine: EngineOptions | None, chosen: dict[str, Any]) -> tuple[EngineOptions | None, Any]:
+    """Take the options of an engine out of `chosen`; return them and the Spark session, None without an engine."""
+    names = ("on", "workers", "master", "work", "partition")
+    fields = {name: value for name in names if (value := chosen.pop(name, None)) is not None}
+    if engine is not None or not fields:
+        return engine, None
+    session = None
+    if not isinstance(fields.get("on", ""), str):
+        session, fields["on"] = fields["on"], "spark"
+    if "work" in fields:
+        fields["work"] = Path(fields["work"])
+    return EngineOptions(**fields, resume=bool(chosen.pop("resume", False))), session
+
+
+def _check_engine(family: str, engine: EngineOptions | None, shards: int | None, memory: str | int | None) -> None:
+    """Raise for options that do not go together with an engine."""
+    if engine is None:
+        if shards is not None:
+            raise UsageError("--shards is for training on an engine; add --workers N or --on spark")
+        return
+    if family != "ngram":
+        raise UsageError(f"--workers and --on train n-gram models; leave them out for {family}")
+    if memory is not None:
+        raise UsageError("--memory limits training in one process; with --workers or --on, choose --partition")
+    if shards is not None and shards < 1:
+        raise UsageError(f"shards is {shards}; choose 1 or more")
+
+
+def _train_on_engine(job: NgramJob, valid: Corpus | None, options: RunOptions, run: EngineRun) -> Model:
+    """Train an n-gram model on an engine."""
+    start = time.perf_counter()
+    scratch = ScratchFolder()
+    spellers: list[Future[Speller | None]] = []
+    try:
+        with (
+            ThreadPoolExecutor(max_workers=1) as thread,
+            start_engine(run.options, job.corpus, job.settings(), options.progress, session=run.session) as engine,
+        ):
+            folder = scratch.path if run.options.work is None else engine.work.path
+            trained = train_ngram(
+                engine, job, folder / NGRAM_FILE, lambda counts: spellers.append(thread.submit(_speller, counts))
+            )
+        ngram_engine = engines.open_file(trained.path)
+    except BaseException:
+        scratch.remove()
+        raise
+    weakref.finalize(ngram_engine, scratch.remove)
+    seconds = time.perf_counter() - start
+    tokenizer = trained.tokenizer
+    warn_of_long_tokens(tokenizer.config, trained.tokens, trained.characters)
+    placeholders = trained.unknown.get(tokenizer.config.unk, 0)
+    oov = sum(trained.unknown.values())
+    warn_of_unknown(tokenizer.config, "training", trained.tokens, oov - placeholders)
+    config: Any = job.config
+    lm: Any = NgramModel(ngram_engine, tokenizer.vocabulary, job.context, config.is_normalized)
+    if run.shards is not None:
+        lm = split(lm, config, run.shards)
+        config = lm.config
+    model = Model(
+        lm=lm,
+        tokenizer=tokenizer,
+        family="ngram" if run.shards is None else "sharded-ngram",
+        config=config,
+        speller=spellers[0].result(),
+        origin=_origin("ngram", job.corpus, trained.fingerprint, options),
+        metrics={"train_tokens": trained.tokens, "train_oov": oov, "train_seconds": round(seconds, 3)},
+    )
+    if valid is None:
+        return model
+    held_out, _ = encode_with_fingerprint(valid, tokenizer, options.progress)
+    if not held_out.words:
+        raise InputError("the validation text contains no words; give a text with words, or omit --valid")
+    return _with_validation(model, held_out, options.progress)
+
+
+def _speller(counts: WordCounts) -> Speller | None:
+    """Train the speller of a tokenizer that has unknown words."""
+    if counts.tokenizer.unk is None or counts.tokenizer.config.closed:
+        return None
+    spellings = [word for word, count in counts.unknown.items() for _ in range(count)]
+    return fit_speller(counts.tokenizer, spellings, counts.known)
 
 
 def _writing(options: RunOptions) -> AbstractContextManager[None]:
@@ -304,7 +429,12 @@ def train_prepared(
     )
     if prepared.valid is None or not prepared.valid.tokens:
         return model
-    figures = model.evaluate_encoded(prepared.valid, options.progress)
+    return _with_validation(model, prepared.valid, options.progress)
+
+
+def _with_validation(model: Model, valid: EncodedText, progress: Progress) -> Model:
+    """Evaluate a model on a validation text and add the results to its metrics."""
+    figures = model.evaluate_encoded(valid, progress)
     metrics = {"valid_perplexity": figures.perplexity, "valid_bits_per_byte": figures.bits_per_byte}
     finite = {name: value for name, value in metrics.items() if value < float("inf")}
     return dataclasses.replace(model, metrics=model.metrics | finite)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -124,42 +124,54 @@ def _read_shards(
 
 def _warn_of_unsuited(tokenizer: Tokenizer, train: EncodedText, valid: EncodedText | None) -> None:
     """Warn if a word tokenizer does not suit the text: many unknown words, or no blanks between words."""
-    config = tokenizer.config
-    if not config.is_word_level:
-        return
-    if train.tokens >= LEAST_TOKENS and train.characters > LONGEST_MEAN * train.tokens:
+    warn_of_long_tokens(tokenizer.config, train.tokens, train.characters)
+    for name, text in (("training", train), ("validation", valid)):
+        if text is not None:
+            unknown = sum(spelling != tokenizer.config.unk for spelling in text.spellings)
+            warn_of_unknown(tokenizer.config, name, text.tokens, unknown)
+
+
+def warn_of_long_tokens(config: TokenizerConfig, tokens: int, characters: int) -> None:
+    """Warn if the words of a training text are long: it has few blanks between them."""
+    if config.is_word_level and tokens >= LEAST_TOKENS and characters > LONGEST_MEAN * tokens:
         others = "word, char or bpe" if config.kind == "whitespace" else "char or bpe"
-        message = (
-            f"the tokens of the training text have {train.characters / train.tokens:.0f} characters on average"
-        )
+        message = f"the tokens of the training text have {characters / tokens:.0f} characters on average"
         warnings.warn(
             f"{message}: it has few blanks between words; choose --tokenizer {others}",
             ChainruleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-    for name, text in (("training", train), ("validation", valid)):
-        if text is None or text.tokens < LEAST_TOKENS:
-            continue
-        share = sum(spelling != config.unk for spelling in text.spellings) / text.tokens
-        if share > MOST_UNKNOWN:
-            is_cut = config.min_count > 1 or config.vocab_size is not None or config.top_percent is not None
-            remedy = "keep more words (--min-count, --vocab-size)" if is_cut else "train on more text"
-            message = f"{share:.0%} of the {name} text's tokens are unknown words"
-            warnings.warn(f"{message}; choose --tokenizer bpe or char, or {remedy}", ChainruleWarning, stacklevel=3)
+
+
+def warn_of_unknown(config: TokenizerConfig, name: str, tokens: int, unknown: int) -> None:
+    """Warn if many tokens of a text are unknown words, without those written as the unknown word."""
+    if config.is_word_level and tokens >= LEAST_TOKENS and unknown > MOST_UNKNOWN * tokens:
+        is_cut = config.min_count > 1 or config.vocab_size is not None or config.top_percent is not None
+        remedy = "keep more words (--min-count, --vocab-size)" if is_cut else "train on more text"
+        message = f"{unknown / tokens:.0%} of the {name} text's tokens are unknown words"
+        warnings.warn(f"{message}; choose --tokenizer bpe or char, or {remedy}", ChainruleWarning, stacklevel=4)
 
 
 def _speller(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText, progress: Progress) -> Speller | None:
-    """Train the speller on the out-of-vocabulary words, and on rare vocabulary words if those are too few."""
+    """Train the speller of a tokenizer that has unknown words."""
     if tokenizer.unk is None or tokenizer.config.closed:
         return None
     progress("training the speller", 0, None)
+    return fit_speller(tokenizer, train.spellings, lambda: _type_counts(corpus, tokenizer, train))
+
+
+def fit_speller(
+    tokenizer: Tokenizer, spellings: Sequence[str], type_counts: Callable[[], Mapping[str, int]]
+) -> Speller:
+    """Train the speller on the out-of-vocabulary words, and on rare vocabulary words if those are too few.
+
+    `type_counts` returns the counts of the vocabulary types (words or characters) in the training text.
+    """
     placeholder, is_single = tokenizer.config.unk, tokenizer.config.kind == "char"
     few = 0 if is_single else FEW * tokenizer.vocab_size
-    is_enough = len(set(train.spellings) - {placeholder}) > few
-    rare = [] if is_enough else _rare(_type_counts(corpus, tokenizer, train))
-    return train_speller(
-        train.spellings, tokenizer.vocabulary_words(), is_single, rare=rare, placeholder=placeholder
-    )
+    is_enough = len(set(spellings) - {placeholder}) > few
+    rare = [] if is_enough else _rare(type_counts())
+    return train_speller(spellings, tokenizer.vocabulary_words(), is_single, rare=rare, placeholder=placeholder)
 
 
 def _type_counts(corpus: Corpus, tokenizer: Tokenizer, train: EncodedText) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """`chainrule train`: train a language model."""
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +39,7 @@ SETTINGS = (
     | options.options_from_fields(ModelConfig, "init")
     | options.options_from_fields(TrainingConfig, "precision")
     | options.options_from_fields(RunConfig, "context", "seed")
+    | options.ENGINE
 )
 
 Size = Annotated[
@@ -62,6 +64,10 @@ def train(
             "[default: 80%]"
         ),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="ngram with --workers or --on: number of files of a sharded model."),
+    ] = None,
     text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
@@ -72,6 +78,8 @@ def train(
     Examples: chainrule train ngram corpus.txt --order 5 --out runs/ngram5
 
     chainrule train lstm corpus.txt --valid valid.txt --recipe small-lstm --out runs/lstm
+
+    chainrule train ngram corpus/ --workers 16 --work scratch --out runs/web
     """
     options.limit_threads(run.threads)
     from chainrule import api
@@ -79,6 +87,10 @@ def train(
     start = time.perf_counter()
     if settings.get("bits"):
         settings.setdefault("layout", "small")  # the only layout that supports quantization
+    engine = None
+    if settings.keys() & options.ENGINE.keys():
+        engine = options.engine_options(settings, resume=run.resume)
+        run = replace(run, resume=False)  # of the job in --work
     resolved = api.resolve_settings(family, run.recipe, run.config, run.set_ or (), settings)
     with run.start(*resolved.tokenizer_files, *(valid or ())) as bar:
         model = api.train(
@@ -88,6 +100,8 @@ def train(
             memory=memory,
             size=size,
             settings=resolved,
+            engine=engine,
+            shards=shards,
             options=run.run_options(bar),
         )
         model.save(run.out, force=run.force)

@@ -7,7 +7,7 @@ is complete: a job whose driver was killed continues after its last complete sta
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
@@ -49,6 +49,9 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the workers."""
+
+    def start_workers(self, load: Callable[[], None]) -> None:  # noqa: B027 - not every engine can
+        """Start the workers before the first stage, if the engine can; `load` imports what the tasks need."""
 
     def read_text(self, corpus: Corpus) -> Records:
         """Return the lines of a corpus in partitions; a record is a block of lines (see `TextRecords`)."""
@@ -104,6 +107,11 @@ class Engine(ABC):
                 "make room, or choose another disk with --work"
             ) from error
         return folder / name
+
+    def read_shared(self, name: str) -> bytes | None:
+        """Return the content of a shared file of an earlier run, or None."""
+        path = self.work.path / SHARED / name
+        return path.read_bytes() if path.exists() else None
 
     @abstractmethod
     def _run_tasks(

@@ -6,7 +6,7 @@ import signal
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -93,7 +93,7 @@ class ProcessEngine(Engine):
                     self.progress(name, total - len(queue) - len(running), total)
                 except BrokenProcessPool:
                     self.close()
-                    deaths.update(running.values())
+                    deaths.update(running.values() or [queue[0]])  # without running tasks, an idle worker died
                     queue.extendleft(sorted(running.values(), reverse=True))
                     running.clear()
                     _check_deaths(name, deaths)
@@ -112,6 +112,11 @@ class ProcessEngine(Engine):
                 self.parallelism, mp_context=multiprocessing.get_context("spawn"), initializer=_initialize_worker
             )
         return self._pool
+
+    def start_workers(self, load: Callable[[], None]) -> None:
+        """Start the worker processes and call `load` in them while the driver prepares the job."""
+        for _ in range(self.parallelism):
+            self._start().submit(load)
 
 
 def worker_count(options: EngineOptions) -> int:

@@ -4,6 +4,7 @@ A record is a key and a payload. A record file holds the payloads, then the keys
 (uint64), and a trailer with the number of records, so that the records of one key are read without the others.
 """
 
+import mmap
 import os
 import secrets
 import struct
@@ -109,6 +110,21 @@ class StageRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class EmptyRecords:
+    """Partitions without records."""
+
+    partitions: int
+
+    def __len__(self) -> int:
+        return self.partitions
+
+    def __getitem__(self, partition: int, /) -> Iterable[Record]:
+        if not 0 <= partition < self.partitions:
+            raise IndexError(f"partition {partition} of {self.partitions}")
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
 class JoinedPartition:
     """Records of several partitions, one after the other."""
 
@@ -190,6 +206,25 @@ def read_records(path: Path, key: int | None = None) -> Iterator[Record]:
                 yield int(keys[row]), payload
     except OSError as error:
         raise ChainruleError(f"{path} cannot be read: {error.strerror}; run again without --resume") from error
+
+
+def map_payload(path: Path) -> memoryview:
+    """Map the payload of the first record of a file into memory."""
+    content = map_file(path)
+    with path.open("rb") as file:
+        _, sizes = _read_index(path, len(content), file.fileno())
+    if not len(sizes):
+        raise _damaged(path)
+    return memoryview(content)[: int(sizes[0])]
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """Map a file that is not empty into memory."""
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ChainruleError(f"{path} cannot be read: {error}; run again without --resume") from error
 
 
 def _read_index(path: Path, size: int, descriptor: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

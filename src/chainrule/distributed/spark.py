@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 JAVA_VERSION: Final = 17
 """Oldest version of Java that Spark 4 runs on."""
 INSTALL_JAVA: Final = "install it, e.g. apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of the JVM of a local session: it moves few large records; optimizing its code costs more than it saves."""
 CONNECT_SECONDS: Final = 5.0
 BATCH_BYTES: Final = 16 << 20
 """Bytes of payloads in a batch between Spark and its Python workers; a larger payload is a batch of its own."""
@@ -388,7 +390,7 @@ def spark_session(master: str | None) -> Iterator["SparkSession"]:
     if master is not None:
         builder = builder.master(master)
     if is_local:
-        builder = builder.config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.enabled", "false").config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
     try:
         session = builder.getOrCreate()
     except Exception as error:

@@ -33,7 +33,7 @@ def train(
         **_counting_kwargs(config),
         **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
     )
-    _warn_about_default_discounts(default_reasons)
+    warn_about_default_discounts(default_reasons)
     return engine
 
 
@@ -60,7 +60,7 @@ def train_external(
         **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
     )
     engine = open_file(out)
-    _warn_about_default_discounts(default_reasons)
+    warn_about_default_discounts(default_reasons)
     return engine
 
 
@@ -92,7 +92,7 @@ def _model_kwargs(
     }
 
 
-def _warn_about_default_discounts(reasons: Sequence[str]) -> None:
+def warn_about_default_discounts(reasons: Sequence[str]) -> None:
     """Warn about each order that uses default discounts; its reason in `reasons` is empty if it does not."""
     for order, reason in enumerate(reasons, start=1):
         if reason:

@@ -78,6 +78,11 @@ def fingerprint_in_background(corpus: Corpus) -> Iterator["Future[Fingerprint]"]
             raise
 
 
+def text_sha256(corpus: Corpus) -> str:
+    """Return the SHA-256 of a text as in its fingerprint, computed on one thread."""
+    return _compute(corpus, Event(), 1).sha256
+
+
 class _Stopped(Exception):
     """The fingerprint is no longer needed."""
 

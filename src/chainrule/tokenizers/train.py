@@ -6,7 +6,7 @@ on the bytes of the text, so that they can encode any text.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -132,12 +132,18 @@ def _train_word_level(counts: dict[str, int], config: TokenizerConfig) -> tokeni
 
 def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
     """Count the words or characters of the text, in vocabulary order."""
+    counts = count_tokens(_pieces(corpus, config), config)
+    return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
+
+
+def count_tokens(texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:
+    """Count the words or characters of texts."""
     counts: Counter[str] = Counter()
     lower = build_normalizer(config)
-    for text in _pieces(corpus, config):
+    for text in texts:
         piece = text if lower is None else lower.normalize_str(text)
-        counts.update(_words(piece, config) if config.is_word_level else piece)
-    return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
+        counts.update(piece if config.kind == "char" else _words(piece, config))
+    return counts
 
 
 def count_lines(lines: bytes, config: TokenizerConfig, name: str) -> dict[str, int]:
