@@ -89,7 +89,8 @@ std::optional<EncodedText> encode_text(TextReader& text, const WordEncoding& enc
 // Encodes lines in memory, each ending with LF; no sketch.
 EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding);
 
-// Counts the words of a text. False, with some words counted, if a line, or a word of a vocabulary, is too long.
+// Counts the words of a text. False, with some words counted, if a line, or a word of a vocabulary, is too
+// long.
 bool count_words(TextReader& text, const Splitting& splitting, std::size_t threads, WordCounting& counts);
 
 // Sizes of parts of a text, and their vocabulary, from which those of the text are extrapolated.
