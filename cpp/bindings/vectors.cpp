@@ -25,7 +25,7 @@ namespace {
 
 using Floats = nb::ndarray<nb::numpy, float>;
 
-using LockedCounter = Locked<WordCounter>;
+using LockedCounter = Locked<WordIdWriter>;
 using Word2vecTraining = Locked<Word2vec>;
 
 constexpr std::size_t kWords = 1 << 10;  // words per call
@@ -37,7 +37,7 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
     std::vector<std::string> words;
     for (std::size_t first = 0; first < ids.size(); first += kWords) {
         words.clear();
-        shared.use([&](const WordCounter& counter) {
+        shared.use([&](const WordIdWriter& counter) {
             for (const std::int64_t i : ids.subspan(first, std::min(kWords, ids.size() - first))) {
                 if (i < 0 || static_cast<std::size_t>(i) >= counter.types()) {
                     throw ArgumentError("there is no word with the id " + std::to_string(i));
@@ -56,15 +56,15 @@ void bind_words(nb::module_& module) {
         .def(
             "__init__",
             [](LockedCounter* self, const std::filesystem::path& file) {
-                new (self) LockedCounter(std::make_unique<WordCounter>(file.string()));
+                new (self) LockedCounter(std::make_unique<WordIdWriter>(file.string()));
             },
             nb::arg("file"))
         .def("feed",
              [](LockedCounter& self, const nb::bytes& text) {
                  const std::string_view piece(text.c_str(), text.size());
-                 self.use([&](WordCounter& counter) { counter.feed(piece); });
+                 self.use([&](WordIdWriter& counter) { counter.feed(piece); });
              })
-        .def("finish", [](LockedCounter& self) { self.use([](WordCounter& counter) { counter.finish(); }); })
+        .def("finish", [](LockedCounter& self) { self.use([](WordIdWriter& counter) { counter.finish(); }); })
         .def_prop_ro("words", [](LockedCounter& self) { return self.use([](auto& c) { return c.words(); }); })
         .def_prop_ro("types", [](LockedCounter& self) { return self.use([](auto& c) { return c.types(); }); })
         .def_prop_ro("numbers",

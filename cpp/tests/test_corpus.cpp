@@ -18,7 +18,7 @@ std::vector<std::int32_t> numbers_in(const std::string& file, std::size_t count)
 
 void by_hand() {
     const Scratch scratch;
-    WordCounter counter(scratch.name());
+    WordIdWriter counter(scratch.name());
     for (const char* piece : {"a b", "c\tb", "\n\n \n", "a", "", " bc"}) counter.feed(piece);
     counter.finish();
     counter.finish();  // a second call has no effect
@@ -35,7 +35,7 @@ void by_hand() {
 // Enough words for the table to grow several times, compared with a map.
 void many_words() {
     const Scratch scratch;
-    WordCounter counter(scratch.name());
+    WordIdWriter counter(scratch.name());
     Random random(1);
     std::map<std::string, std::uint64_t> counts;
     std::vector<std::string> order;
@@ -56,7 +56,7 @@ void many_words() {
 
 void empty_text() {
     const Scratch scratch;
-    WordCounter counter(scratch.name());
+    WordIdWriter counter(scratch.name());
     counter.finish();
     check(counter.types() == 0 && counter.numbers() == 0, "an empty text");
     check(numbers_in(scratch.name(), 5).empty(), "an empty file");
@@ -68,7 +68,7 @@ static void test_corpus() {
     by_hand();
     many_words();
     empty_text();
-    check_fails([] { WordCounter("/nowhere/at/all"); }, "cannot be written");
+    check_fails([] { WordIdWriter("/nowhere/at/all"); }, "cannot be written");
     check_fails([] { WordIdFile("/nowhere/at/all"); }, "cannot be read");
 }
 

@@ -16,7 +16,7 @@ constexpr std::size_t kCluster = 10;  // words per cluster; a sentence has words
 // A training text: every word is kept and numbered by first occurrence.
 struct Text {
     void count(const std::vector<std::string>& sentences) {
-        WordCounter counter(scratch.name());
+        WordIdWriter counter(scratch.name());
         for (const std::string& sentence : sentences) counter.feed(sentence + "\n");
         counter.finish();
         counts = counter.counts();

@@ -10,13 +10,13 @@ constexpr std::size_t kBuffer = 1 << 16;
 
 }  // namespace
 
-WordCounter::WordCounter(const std::string& file)
+WordIdWriter::WordIdWriter(const std::string& file)
     : file_(file), out_(file, std::ios::binary | std::ios::trunc) {
     if (!out_) throw IoError(file + " cannot be written");
     buffer_.reserve(kBuffer);
 }
 
-void WordCounter::feed(std::string_view text) {
+void WordIdWriter::feed(std::string_view text) {
     if (is_finished_)
         throw ArgumentError("the text of " + file_ + " has ended; count another one with a new counter");
     std::size_t begin = 0;
@@ -36,7 +36,7 @@ void WordCounter::feed(std::string_view text) {
     rest_.append(text.substr(begin));
 }
 
-void WordCounter::finish() {
+void WordIdWriter::finish() {
     if (is_finished_) return;
     is_finished_ = true;
     if (!rest_.empty()) add(rest_);
@@ -47,7 +47,7 @@ void WordCounter::finish() {
     if (!out_) throw IoError(file_ + " cannot be written to its end; is the disk full?");
 }
 
-void WordCounter::add(std::string_view word) {
+void WordIdWriter::add(std::string_view word) {
     const std::uint32_t number = table_.add(Word::of(word));
     if (number == counts_.size()) counts_.push_back(0);
     ++counts_[number];
@@ -56,18 +56,18 @@ void WordCounter::add(std::string_view word) {
     write(static_cast<std::int32_t>(number));
 }
 
-void WordCounter::end_sentence() {
+void WordIdWriter::end_sentence() {
     if (in_sentence_) write(kSentenceEnd);
     in_sentence_ = false;
 }
 
-void WordCounter::write(std::int32_t number) {
+void WordIdWriter::write(std::int32_t number) {
     buffer_.push_back(number);
     ++written_;
     if (buffer_.size() == kBuffer) flush();
 }
 
-void WordCounter::flush() {
+void WordIdWriter::flush() {
     out_.write(reinterpret_cast<const char*>(buffer_.data()),
                static_cast<std::streamsize>(buffer_.size() * sizeof(std::int32_t)));
     buffer_.clear();

@@ -16,9 +16,9 @@ namespace chainrule {
 
 inline constexpr std::int32_t kSentenceEnd = -1;
 
-class WordCounter {
+class WordIdWriter {
   public:
-    explicit WordCounter(const std::string& file);
+    explicit WordIdWriter(const std::string& file);
 
     void feed(std::string_view text);  // may be split anywhere, even within a word
     void finish();                     // call at the end of the text
