@@ -50,6 +50,19 @@ nb::list words_of(LockedCounter& shared, const AnyArray& numbers) {
     return made;
 }
 
+// Words by descending count, then position, and their counts.
+nb::tuple ranked_words(const WordSums& sums, std::size_t limit) {
+    nb::list words;
+    std::vector<std::uint64_t> counts;
+    for (const std::uint32_t number : sums.ranked(limit)) {
+        const std::string_view word = sums.word(number);
+        words.append(nb::str(word.data(), word.size()));
+        counts.push_back(sums.count(number));
+    }
+    const std::size_t size = counts.size();
+    return nb::make_tuple(words, to_numpy_array(std::move(counts), {size}));
+}
+
 void bind_words(nb::module_& module) {
     nb::class_<LockedCounter>(module, "WordCounter",
                               "Writes a text as a file of word ids and counts its words.")
@@ -75,7 +88,50 @@ void bind_words(nb::module_& module) {
                  const std::size_t size = counts.size();
                  return to_numpy_array(std::move(counts), {size});
              })
-        .def("words_of", &words_of, nb::arg("numbers"));
+        .def("words_of", &words_of, nb::arg("numbers"))
+        .def(
+            "records",
+            [](LockedCounter& self, std::uint32_t parts, std::uint32_t partition) {
+                if (parts == 0) throw ArgumentError("parts must be at least 1");
+                nb::list records;
+                for (const std::string& record :
+                     self.use([&](auto& c) { return c.records(parts, partition); }))
+                    records.append(nb::bytes(record.data(), record.size()));
+                return records;
+            },
+            nb::arg("parts"), nb::arg("partition"));
+    nb::class_<WordSums>(module, "WordSums", "Adds up the word counts of the parts of a text.")
+        .def(nb::init<>())
+        .def(
+            "add", [](WordSums& self, const nb::bytes& record) { self.add({record.c_str(), record.size()}); },
+            nb::arg("record"))
+        .def(
+            "record",
+            [](const WordSums& self, std::uint64_t min_count) {
+                const std::string record = self.record(min_count);
+                return nb::bytes(record.data(), record.size());
+            },
+            nb::arg("min_count"))
+        .def("ranked", &ranked_words, nb::arg("limit"))
+        .def_prop_ro("types", &WordSums::types)
+        .def_prop_ro("words", &WordSums::words)
+        .def_prop_ro("highest_count", &WordSums::highest_count);
+    nb::class_<WordIndex>(module, "WordIndex", "Ids of the words of a vocabulary.")
+        .def(
+            "__init__",
+            [](WordIndex* self, const nb::bytes& words) {
+                new (self) WordIndex(std::string_view(words.c_str(), words.size()));
+            },
+            nb::arg("words"))
+        .def("__len__", &WordIndex::size)
+        .def(
+            "ids_of",
+            [](const WordIndex& self, LockedCounter& text) {
+                auto ids = text.use([&](const WordIdWriter& counter) { return self.ids_of(counter); });
+                const std::size_t size = ids.size();
+                return to_numpy_array(std::move(ids), {size});
+            },
+            nb::arg("text"));
 }
 
 template <class T>
@@ -265,12 +321,14 @@ void bind_kernels(nb::module_& module) {
 
 using CooccurrenceCount = Locked<Cooccurrence>;
 using GloveTraining = Locked<Glove>;
+using PartialSum = Locked<CooccurrenceSum>;
 
 void make_cooccurrence(CooccurrenceCount* self, const std::filesystem::path& file, std::uint64_t numbers,
                        const AnyArray& number_of, std::size_t words, const std::filesystem::path& out,
-                       std::size_t window, std::uint64_t bytes, std::size_t threads, std::uint64_t seed) {
+                       std::size_t window, std::uint64_t bytes, std::size_t threads, std::uint64_t seed,
+                       std::size_t ranges) {
     const auto number_of_span = checked_span<std::int32_t>(number_of, "number_of", "int32");
-    const CooccurrenceConfig config{window, bytes, threads, seed};
+    const CooccurrenceConfig config{window, bytes, threads, seed, ranges};
     const nb::gil_scoped_release free;
     new (self) CooccurrenceCount(
         std::make_unique<Cooccurrence>(config, file.string(), numbers, number_of_span, words, out.string()));
@@ -301,7 +359,7 @@ void bind_cooccurrence(nb::module_& module) {
                                   "Counts co-occurrences of words and writes a file of records.")
         .def("__init__", &make_cooccurrence, nb::arg("file"), nb::arg("numbers"), nb::arg("number_of"),
              nb::arg("words"), nb::arg("out"), nb::kw_only(), nb::arg("window"), nb::arg("bytes"),
-             nb::arg("threads"), nb::arg("seed"))
+             nb::arg("threads"), nb::arg("seed"), nb::arg("ranges") = 0)
         .def(
             "run",
             [](CooccurrenceCount& self, double seconds) {
@@ -316,8 +374,34 @@ void bind_cooccurrence(nb::module_& module) {
         .def_prop_ro(
             "records",
             [](CooccurrenceCount& self) { return self.use([](const auto& c) { return c.records(); }); })
+        .def("parts",
+             [](CooccurrenceCount& self) {
+                 nb::list parts;
+                 for (const auto& [range, size] : self.use([](const auto& c) { return c.parts(); }))
+                     parts.append(nb::make_tuple(range, size));
+                 return parts;
+             })
         .def_prop_ro(
             "runs", [](CooccurrenceCount& self) { return self.use([](const auto& c) { return c.runs(); }); });
+    nb::class_<PartialSum>(module, "CooccurrenceSum",
+                           "Adds up the co-occurrences of the parts of a text for one range of pairs.")
+        .def(
+            "__init__",
+            [](PartialSum* self, const std::filesystem::path& out, std::size_t window, std::uint64_t bytes,
+               std::uint64_t seed) {
+                new (self) PartialSum(std::make_unique<CooccurrenceSum>(
+                    CooccurrenceConfig{window, bytes, 1, seed, 0}, out.string()));
+            },
+            nb::arg("out"), nb::kw_only(), nb::arg("window"), nb::arg("bytes"), nb::arg("seed"))
+        .def(
+            "add",
+            [](PartialSum& self, const nb::bytes& counts) {
+                const std::string_view bytes(counts.c_str(), counts.size());
+                self.use([&](CooccurrenceSum& sum) { sum.add(bytes); });
+            },
+            nb::arg("counts"))
+        .def("finish",
+             [](PartialSum& self) { return self.use([](CooccurrenceSum& sum) { return sum.finish(); }); });
 }
 
 void bind_glove(nb::module_& module) {

@@ -1,7 +1,6 @@
 #include "vectors/cooccurrence.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <chrono>
 #include <exception>
@@ -18,6 +17,12 @@ namespace {
 constexpr std::size_t kFirst = 1 << 14;  // initial number of slots
 
 int shift_of(std::size_t slots) { return 64 - std::countr_zero(slots); }
+
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) {
+    if (a > ~b)
+        throw Error("the co-occurrences of two words exceed 64 bits; use a window of at most 22 words");
+    return a + b;
+}
 
 // Slot of this key or the free slot for it; the end if there is none.
 std::size_t find(const std::vector<Entry>& slots, std::uint64_t key, int shift) {
@@ -40,7 +45,7 @@ bool PairTable::add(std::uint64_t key, std::uint64_t amount) {
         if (slot < slots_.size()) {
             Entry& entry = slots_[slot];
             if (entry.amount) {
-                entry.amount += amount;
+                entry.amount = sum(entry.amount, amount);
                 return true;
             }
             if (used_ < (slots_.size() - kTail) / 8 * 5) {
@@ -120,7 +125,8 @@ PairMerge::PairMerge(std::vector<PairRun> runs, std::uint64_t bytes) : runs_(std
 bool PairMerge::next(Entry& merged) {
     if (heap_.empty()) return false;
     merged = take();
-    while (!heap_.empty() && heap_.front().key == merged.key) merged.amount += take().amount;
+    while (!heap_.empty() && heap_.front().key == merged.key)
+        merged.amount = sum(merged.amount, take().amount);
     return true;
 }
 
@@ -156,7 +162,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBlock = 1 << 15;    // ids read, or pairs merged, at a time
 constexpr std::size_t kRecords = 1 << 15;  // records written at a time
-constexpr std::size_t kAhead = 16;         // prefetch distance in pairs
+constexpr std::size_t kPart = 4 << 20;     // bytes of a part of the counts of a range
 constexpr std::size_t kExact = 22;         // lcm(1 … 22) < 2^32
 
 // 1 / d in whole parts of a unit that all distances divide, or for wide windows in parts of 2^-32.
@@ -173,6 +179,10 @@ std::uint64_t pair_of(std::uint32_t low, std::uint32_t high) {
 
 std::uint64_t offset_of(std::uint64_t seed) { return seed * 0x9E3779B97F4A7C15ULL; }
 
+std::size_t slots_of(std::uint64_t bytes) {
+    return bytes * 2 / 3 / sizeof(Entry);  // both the old and the new table exist while growing
+}
+
 }  // namespace
 
 TemporaryFile::~TemporaryFile() {
@@ -180,42 +190,134 @@ TemporaryFile::~TemporaryFile() {
     if (!is_kept_) std::filesystem::remove(path_, ignored);
 }
 
+void SpillingPairTable::add(std::uint64_t key, std::uint64_t amount) {
+    table_.prefetch(key);
+    std::swap(waiting_[oldest_].key, key);
+    std::swap(waiting_[oldest_].amount, amount);
+    oldest_ = (oldest_ + 1) % kAhead;
+    if (amount) add_now(key, amount);
+}
+
+void SpillingPairTable::add_now(std::uint64_t key, std::uint64_t amount) {
+    if (table_.add(key, amount)) return;
+    spill();
+    table_.add(key, amount);
+}
+
+void SpillingPairTable::spill() {
+    if (!out_.is_open()) out_.open(path_.path(), std::ios::binary | std::ios::trunc);
+    const auto entries = table_.sorted();
+    out_.write(reinterpret_cast<const char*>(entries.data()),
+               static_cast<std::streamsize>(entries.size_bytes()));
+    out_.flush();
+    if (!out_) throw IoError(path_.path().string() + " cannot be written to its end; is the disk full?");
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + entries.size());
+    table_.clear();
+}
+
+std::vector<PairRun> SpillingPairTable::runs() {
+    for (Entry& entry : waiting_) {
+        if (entry.amount) add_now(entry.key, entry.amount);
+        entry.amount = 0;
+    }
+    std::vector<PairRun> runs{PairRun(table_.sorted())};
+    if (ends_.empty()) return runs;
+    out_.close();
+    in_.open(path_.path(), std::ios::binary);
+    std::uint64_t first = 0;
+    for (const std::uint64_t end : ends_) {
+        runs.emplace_back(in_, first, end);
+        first = end;
+    }
+    return runs;
+}
+
+PairWriter::PairWriter(const std::string& out) : path_(out), out_(out, std::ios::binary | std::ios::trunc) {
+    if (!out_) throw IoError(out + " cannot be written");
+}
+
+void PairWriter::write(const void* bytes, std::size_t size) {
+    out_.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
+    if (!out_) throw IoError(path_.path().string() + " cannot be written to its end; is the disk full?");
+}
+
+void PairWriter::finish() {
+    out_.close();
+    if (!out_) throw IoError(path_.path().string() + " cannot be written to its end; is the disk full?");
+    path_.keep();
+}
+
+RecordWriter::RecordWriter(const CooccurrenceConfig& config, const std::string& out)
+    : PairWriter(out), offset_(offset_of(config.seed)), unit_(static_cast<double>(unit_of(config.window))) {
+    buffer_.reserve(kRecords);
+}
+
+// Both directions of a pair; for a word next to itself they coincide.
+void RecordWriter::add(const Entry& entry) {
+    const std::uint64_t pair = unmixed(entry.key, offset_);
+    const auto i = static_cast<std::int32_t>(pair >> 32), j = static_cast<std::int32_t>(pair & 0xFFFFFFFFU);
+    const std::uint64_t amount = i == j ? sum(entry.amount, entry.amount) : entry.amount;
+    const auto x = static_cast<float>(static_cast<double>(amount) / unit_);
+    buffer_.push_back({i, j, x});
+    if (i != j) buffer_.push_back({j, i, x});
+    records_ += i == j ? 1 : 2;
+    if (buffer_.size() + 2 > kRecords) flush();
+}
+
+void RecordWriter::flush() {
+    write(buffer_.data(), buffer_.size() * sizeof(Record));
+    buffer_.clear();
+}
+
+void RecordWriter::finish() {
+    flush();
+    PairWriter::finish();
+}
+
+void RangeWriter::add(const Entry& entry) {
+    const auto range = static_cast<std::uint32_t>((entry.key >> 32) * ranges_ >> 32);
+    if (range != range_ || bytes_.size() >= kPart) flush();
+    range_ = range;
+    bytes_.varint(entry.key - last_);
+    bytes_.varint(entry.amount);
+    last_ = entry.key;
+}
+
+void RangeWriter::flush() {
+    if (!bytes_.size()) return;
+    write(bytes_.view().data(), bytes_.size());
+    parts_.emplace_back(range_, bytes_.size());
+    bytes_ = {};
+    last_ = 0;
+}
+
+void RangeWriter::finish() {
+    flush();
+    PairWriter::finish();
+}
+
+CooccurrenceSum::CooccurrenceSum(const CooccurrenceConfig& config, const std::string& out)
+    : config_(config), table_(slots_of(config.bytes), out + ".runs"), writer_(config, out) {}
+
+void CooccurrenceSum::add(std::string_view counts) {
+    ByteReader in(counts);
+    for (std::uint64_t key = 0; !in.is_at_end();) {
+        key += in.varint();
+        table_.add(key, in.varint());
+    }
+}
+
+std::uint64_t CooccurrenceSum::finish() {
+    PairMerge merge(table_.runs(), config_.bytes / 4);
+    for (Entry entry; merge.next(entry);) writer_.add(entry);
+    writer_.finish();
+    return writer_.records();
+}
+
 // Per-thread state between calls of `run`.
 struct Cooccurrence::Worker {
     Worker(const std::string& file, std::size_t slots, const std::filesystem::path& runs)
-        : numbers(file), table(slots), path(runs) {}
-
-    void add(std::uint64_t key, std::uint64_t amount) {
-        table.prefetch(key);
-        std::swap(waiting[oldest].key, key);
-        std::swap(waiting[oldest].amount, amount);
-        oldest = (oldest + 1) % kAhead;
-        if (amount) add_now(key, amount);
-    }
-
-    void add_now(std::uint64_t key, std::uint64_t amount) {
-        if (table.add(key, amount)) return;
-        spill();
-        table.add(key, amount);
-    }
-
-    void settle() {
-        for (Entry& entry : waiting) {
-            if (entry.amount) add_now(entry.key, entry.amount);
-            entry.amount = 0;
-        }
-    }
-
-    void spill() {
-        if (!out.is_open()) out.open(path.path(), std::ios::binary | std::ios::trunc);
-        const auto entries = table.sorted();
-        out.write(reinterpret_cast<const char*>(entries.data()),
-                  static_cast<std::streamsize>(entries.size_bytes()));
-        out.flush();
-        if (!out) throw IoError(path.path().string() + " cannot be written to its end; is the disk full?");
-        ends.push_back((ends.empty() ? 0 : ends.back()) + entries.size());
-        table.clear();
-    }
+        : numbers(file), table(slots, runs) {}
 
     WordIdFile numbers;
     std::uint64_t at = 0, last = 0;  // next index of the file, and the end of the worker's part
@@ -224,13 +326,7 @@ struct Cooccurrence::Worker {
     std::vector<std::int32_t> block;
     std::vector<std::uint32_t> recent;  // words of the sentence, at least the last `window`
     std::vector<std::uint64_t> cells;
-    PairTable table;
-    std::array<Entry, kAhead> waiting{};
-    std::size_t oldest = 0;
-    TemporaryFile path;  // removed after the streams are closed
-    std::ofstream out;
-    std::ifstream in;
-    std::vector<std::uint64_t> ends;  // ends of the runs, in entries
+    SpillingPairTable table;
     std::exception_ptr error;
 };
 
@@ -240,8 +336,7 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
       file_(file),
       numbers_(numbers),
       number_of_(number_of.begin(), number_of.end()),
-      rows_(words),
-      out_path_(out) {
+      rows_(words) {
     if (config.window == 0 || config.threads == 0)
         throw ArgumentError("window and threads must be at least 1");
     constexpr std::size_t most = 1 << 16;
@@ -254,14 +349,11 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
         }
     }
     const std::uint64_t unit = unit_of(config.window);
-    unit_ = static_cast<double>(unit);
     for (std::uint64_t d = 1; d <= config.window; ++d) shares_.push_back((unit + d / 2) / d);
     const std::uint64_t bytes = config.bytes / config.threads;
     choose_cells(bytes / 2 / sizeof(std::uint64_t));
-    const std::size_t slots =
-        bytes / 2 * 2 / 3 / sizeof(Entry);  // both the old and the new table exist while growing
     for (std::size_t i = 0; i < config.threads; ++i) {
-        auto worker = std::make_unique<Worker>(file, slots, out + ".runs" + std::to_string(i));
+        auto worker = std::make_unique<Worker>(file, slots_of(bytes / 2), out + ".runs" + std::to_string(i));
         worker->at = numbers * i / config.threads;
         worker->last = numbers * (i + 1) / config.threads;
         worker->is_within = worker->at == 0;
@@ -270,9 +362,10 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
         if (!worker->is_finished) worker->cells.resize(cells_);
         workers_.push_back(std::move(worker));
     }
-    out_.open(out, std::ios::binary | std::ios::trunc);
-    if (!out_) throw IoError(out + " cannot be written");
-    buffer_.reserve(kRecords);
+    if (config.ranges)
+        writer_ = std::make_unique<RangeWriter>(config.ranges, out);
+    else
+        writer_ = std::make_unique<RecordWriter>(config, out);
 }
 
 Cooccurrence::~Cooccurrence() = default;
@@ -319,17 +412,14 @@ bool Cooccurrence::run(double seconds) {
 std::vector<PairRun> Cooccurrence::runs_of_all() {
     std::vector<PairRun> runs;
     for (const auto& worker : workers_) {
-        runs.emplace_back(worker->table.sorted());
-        if (worker->ends.empty()) continue;
-        worker->out.close();
-        worker->in.open(worker->path.path(), std::ios::binary);
-        std::uint64_t first = 0;
-        for (const std::uint64_t end : worker->ends) {
-            runs.emplace_back(worker->in, first, end);
-            first = end;
-        }
+        for (PairRun& run : worker->table.runs()) runs.push_back(std::move(run));
     }
     return runs;
+}
+
+std::vector<std::pair<std::uint32_t, std::uint64_t>> Cooccurrence::parts() const {
+    const auto* ranges = dynamic_cast<const RangeWriter*>(writer_.get());
+    return ranges ? ranges->parts() : std::vector<std::pair<std::uint32_t, std::uint64_t>>{};
 }
 
 CooccurrenceProgress Cooccurrence::progress() const {
@@ -339,7 +429,7 @@ CooccurrenceProgress Cooccurrence::progress() const {
 
 std::uint64_t Cooccurrence::runs() const {
     std::uint64_t sum = 0;
-    for (const auto& worker : workers_) sum += worker->ends.size();
+    for (const auto& worker : workers_) sum += worker->table.written();
     return sum;
 }
 
@@ -396,7 +486,7 @@ void Cooccurrence::count(Worker& worker, std::int32_t word_id) {
         if (high < row.reach) {
             worker.cells[row.begin + high] += shares_[d - 1];
         } else {
-            worker.add(mixed(pair_of(low, high), offset), shares_[d - 1]);
+            worker.table.add(mixed(pair_of(low, high), offset), shares_[d - 1]);
         }
     }
     if (n >= kBlock + config_.window)
@@ -409,51 +499,26 @@ void Cooccurrence::empty_cells(Worker& worker) {
     for (std::uint32_t low = 0; low < rows_.size() && rows_[low].reach > low; ++low) {
         for (std::uint32_t high = low; high < rows_[low].reach; ++high) {
             const std::uint64_t amount = worker.cells[rows_[low].begin + high];
-            if (amount) worker.add(mixed(pair_of(low, high), offset), amount);
+            if (amount) worker.table.add(mixed(pair_of(low, high), offset), amount);
         }
     }
-    worker.settle();
     worker.cells = {};
 }
 
 bool Cooccurrence::merge(double seconds) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-    const std::uint64_t offset = offset_of(config_.seed);
     do {
         for (std::size_t i = 0; i < kBlock; ++i) {
             Entry entry;
             if (!merge_->next(entry)) {
-                flush();
-                out_.close();
-                if (!out_)
-                    throw IoError(out_path_.path().string() +
-                                  " cannot be written to its end; is the disk full?");
-                out_path_.keep();
+                writer_->finish();
                 is_finished_ = true;
                 return false;
             }
-            write(unmixed(entry.key, offset), entry.amount);
+            writer_->add(entry);
         }
     } while (Clock::now() < end);
     return true;
-}
-
-// Both directions of a pair; for a word next to itself they coincide.
-void Cooccurrence::write(std::uint64_t pair, std::uint64_t amount) {
-    const auto i = static_cast<std::int32_t>(pair >> 32), j = static_cast<std::int32_t>(pair & 0xFFFFFFFFU);
-    if (i == j) amount *= 2;
-    const auto x = static_cast<float>(static_cast<double>(amount) / unit_);
-    buffer_.push_back({i, j, x});
-    if (i != j) buffer_.push_back({j, i, x});
-    records_ += i == j ? 1 : 2;
-    if (buffer_.size() + 2 > kRecords) flush();
-}
-
-void Cooccurrence::flush() {
-    out_.write(reinterpret_cast<const char*>(buffer_.data()),
-               static_cast<std::streamsize>(buffer_.size() * sizeof(Record)));
-    buffer_.clear();
-    if (!out_) throw IoError(out_path_.path().string() + " cannot be written to its end; is the disk full?");
 }
 
 }  // namespace chainrule

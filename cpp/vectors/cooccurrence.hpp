@@ -6,8 +6,13 @@
 // a sorted run when it is full. Merging the runs yields the records in a pseudo-random but fixed order, which
 // is the training order. Sums are integers, so the file depends neither on the memory nor on the number of
 // threads.
+//
+// The parts of a divided text are counted by themselves (`CooccurrenceConfig::ranges`), as bytes in ranges of
+// keys; `CooccurrenceSum` adds up a range. The records of all ranges, one after the other, are the file of
+// the whole text.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +20,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/byte_stream.hpp"
 
 namespace chainrule {
 
@@ -105,26 +114,6 @@ class PairMerge {
     std::uint64_t done_ = 0, of_ = 0;
 };
 
-struct Record {
-    std::int32_t i;
-    std::int32_t j;
-    float x;
-};
-static_assert(sizeof(Record) == 12);
-
-struct CooccurrenceConfig {
-    std::size_t window = 5;
-    std::uint64_t bytes = 1ULL << 30;  // approximate memory limit
-    std::size_t threads = 1;
-    std::uint64_t seed = 0;  // determines the order of the records
-};
-
-struct CooccurrenceProgress {
-    bool is_merging;  // if true, `done` counts pairs instead of tokens
-    std::uint64_t done;
-    std::uint64_t of;
-};
-
 // A file removed by the destructor unless keep() was called.
 class TemporaryFile {
   public:
@@ -141,6 +130,122 @@ class TemporaryFile {
     bool is_kept_ = false;
 };
 
+// A pair table that is written to a file as a sorted run whenever it is full.
+class SpillingPairTable {
+  public:
+    SpillingPairTable(std::size_t slots, const std::filesystem::path& runs) : table_(slots), path_(runs) {}
+
+    void add(std::uint64_t key, std::uint64_t amount);
+    // All entries in sorted runs; this object must outlive them.
+    std::vector<PairRun> runs();
+    std::uint64_t written() const { return ends_.size(); }  // number of runs in the file
+
+  private:
+    static constexpr std::size_t kAhead = 16;  // prefetch distance in pairs
+
+    void add_now(std::uint64_t key, std::uint64_t amount);
+    void spill();
+
+    PairTable table_;
+    std::array<Entry, kAhead> waiting_{};
+    std::size_t oldest_ = 0;
+    TemporaryFile path_;  // removed after the streams are closed
+    std::ofstream out_;
+    std::ifstream in_;
+    std::vector<std::uint64_t> ends_;  // ends of the runs, in entries
+};
+
+struct Record {
+    std::int32_t i;
+    std::int32_t j;
+    float x;
+};
+static_assert(sizeof(Record) == 12);
+
+struct CooccurrenceConfig {
+    std::size_t window = 5;
+    std::uint64_t bytes = 1ULL << 30;  // approximate memory limit
+    std::size_t threads = 1;
+    std::uint64_t seed = 0;  // determines the order of the records
+    std::size_t ranges = 0;  // if not 0: write the counts in so many ranges of keys instead of records
+};
+
+struct CooccurrenceProgress {
+    bool is_merging;  // if true, `done` counts pairs instead of tokens
+    std::uint64_t done;
+    std::uint64_t of;
+};
+
+// Receives merged pairs in the order of their keys and writes them to a file.
+class PairWriter {
+  public:
+    explicit PairWriter(const std::string& out);
+    virtual ~PairWriter() = default;
+
+    virtual void add(const Entry& entry) = 0;
+    virtual void finish();  // keeps the file, which is removed otherwise
+    std::uint64_t records() const { return records_; }
+
+  protected:
+    void write(const void* bytes, std::size_t size);
+
+    std::uint64_t records_ = 0;
+
+  private:
+    TemporaryFile path_;
+    std::ofstream out_;
+};
+
+// Writes a file of records: both directions of each pair.
+class RecordWriter final : public PairWriter {
+  public:
+    RecordWriter(const CooccurrenceConfig& config, const std::string& out);
+
+    void add(const Entry& entry) override;
+    void finish() override;
+
+  private:
+    void flush();
+
+    std::uint64_t offset_;
+    double unit_;
+    std::vector<Record> buffer_;
+};
+
+// Writes pairs as bytes for CooccurrenceSum, in parts of one range of keys each.
+class RangeWriter final : public PairWriter {
+  public:
+    RangeWriter(std::size_t ranges, const std::string& out) : PairWriter(out), ranges_(ranges) {}
+
+    void add(const Entry& entry) override;
+    void finish() override;
+    const std::vector<std::pair<std::uint32_t, std::uint64_t>>& parts() const { return parts_; }
+
+  private:
+    void flush();
+
+    std::uint64_t ranges_;
+    std::uint32_t range_ = 0;
+    std::uint64_t last_ = 0;  // key of the previous pair of the part
+    ByteWriter bytes_;
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> parts_;  // range and size
+};
+
+// Adds up the counts of the parts of a text for one range of keys.
+class CooccurrenceSum {
+  public:
+    // Records go to `out`, runs to a file next to it.
+    CooccurrenceSum(const CooccurrenceConfig& config, const std::string& out);
+
+    void add(std::string_view counts);  // a part of RangeWriter
+    std::uint64_t finish();             // writes the records and returns their number
+
+  private:
+    CooccurrenceConfig config_;
+    SpillingPairTable table_;
+    RecordWriter writer_;
+};
+
 class Cooccurrence {
   public:
     // `file` and `number_of` as for Word2vec; final ids are 0 … words − 1 by descending frequency.
@@ -151,7 +256,9 @@ class Cooccurrence {
 
     bool run(double seconds);  // counts for about `seconds`, at least one block; false when finished
     CooccurrenceProgress progress() const;
-    std::uint64_t records() const { return records_; }
+    std::uint64_t records() const { return writer_->records(); }
+    // Range and size in bytes of the parts of the file, in order; for `ranges`.
+    std::vector<std::pair<std::uint32_t, std::uint64_t>> parts() const;
     std::uint64_t runs() const;  // number of runs written to disk
 
   private:
@@ -167,24 +274,18 @@ class Cooccurrence {
     void empty_cells(Worker& worker);
     std::vector<PairRun> runs_of_all();
     bool merge(double seconds);
-    void write(std::uint64_t pair, std::uint64_t amount);
-    void flush();
 
     CooccurrenceConfig config_;
     std::string file_;
     std::uint64_t numbers_;
     std::vector<std::int32_t> number_of_;
     std::vector<std::uint64_t> shares_;  // 1 / distance in units of unit_
-    double unit_;
     std::vector<Row> rows_;
     std::uint64_t cells_ = 0;
     std::atomic<std::uint64_t> done_{0};
     std::vector<std::unique_ptr<Worker>> workers_;
     std::unique_ptr<PairMerge> merge_;
-    TemporaryFile out_path_;
-    std::ofstream out_;
-    std::vector<Record> buffer_;
-    std::uint64_t records_ = 0;
+    std::unique_ptr<PairWriter> writer_;
     bool is_finished_ = false;
 };
 
