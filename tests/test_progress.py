@@ -19,7 +19,8 @@ from tasks.toy_tags import TINY, grammar
 PUBLIC = ("tasks", "applications", "embeddings", "inspection/run.py", "api.py", "model.py")
 INNER = {
     *("classify.train", "api.train_prepared", "model.evaluate_encoded", "model.evaluate_lines"),
-    *("corpus.count_blocks", "corpus.count_cooccurrences", "glove.train", "ppmi.train", "word2vec.train"),
+    *("corpus.count_blocks", "corpus.count_cooccurrences", "corpus.feed_words"),
+    *("glove.fit", "glove.train", "ppmi.fit", "ppmi.train", "word2vec.train"),
 }
 """Internal functions that receive a progress callback from their callers."""
 

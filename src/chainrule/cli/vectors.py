@@ -40,6 +40,8 @@ SETTINGS = (
     | options.options_from_fields(VectorConfig, "lowercase", "tokenizer", "sample")
     | {"subwords": options.option(str, "skipgram, cbow: also train character n-grams of these lengths, e.g. 3-6.")}
     | options.options_from_fields(VectorConfig, "learning_rate", "memory")
+    | options.ENGINE
+    | options.RESUME_JOB
 )
 
 
@@ -63,15 +65,21 @@ def train(
 
     Results are reproducible bit for bit only with --threads 1 and the same seed.
 
+    With --workers or --on, the words and co-occurrences of glove and ppmi are counted by processes or on Spark; the
+    counts are the same.
+
     Examples: chainrule vectors train corpus.txt --lowercase --out runs/skipgram
 
     chainrule vectors train corpus.txt --method glove --dimensions 50 --epochs 15 --out runs/glove
+
+    chainrule vectors train corpus/ --method glove --workers 16 --work scratch --out runs/web
     """
     options.limit_threads(threads)
     from chainrule.config import build_config, parse_overrides
     from chainrule.embeddings import train as learner
 
     start = time.perf_counter()
+    engine = options.engine_options(settings)
     subwords = _subwords(settings.pop("subwords", None))
     config = build_config(VectorConfig, parse_overrides(set_ or []) | settings | subwords, "vectors")
     with progress() as bar:
@@ -84,6 +92,7 @@ def train(
             out=out,
             force=force,
             command=options.command_line(),
+            engine=engine if engine.uses_engine else None,
         )
     if json:
         emit({"model": str(out), "method": vectors.method, "dimensions": vectors.dimensions, **vectors.metrics})

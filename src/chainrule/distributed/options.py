@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from chainrule.config import setting
 from chainrule.errors import UsageError
@@ -76,3 +76,23 @@ class EngineOptions:
             return parse_size(self.partition, "partition")
         fair = -(-text_bytes // (TASKS_PER_WORKER * parallelism))
         return min(DEFAULT_PARTITION, max(SMALLEST_PARTITION, fair))
+
+
+def take_engine_options(arguments: dict[str, Any]) -> tuple[EngineOptions | None, Any]:
+    """Take the options of an engine out of keyword arguments; return them and the Spark session that `on` may be.
+
+    The options are None if no engine is named.
+
+    >>> take_engine_options({"workers": 2, "epochs": 5})[0].workers
+    2
+    """
+    names = ("on", "workers", "master", "work", "partition")
+    fields = {name: value for name in names if (value := arguments.pop(name, None)) is not None}
+    if not fields:
+        return None, None
+    session = None
+    if not isinstance(fields.get("on", ""), str):
+        session, fields["on"] = fields["on"], "spark"
+    if "work" in fields:
+        fields["work"] = Path(fields["work"])
+    return EngineOptions(**fields, resume=bool(arguments.pop("resume", False))), session

@@ -30,6 +30,7 @@ BLOCK_IDS: Final = 1 << 16
 """Word numbers read at a time."""
 RECORD: Final = np.dtype([("i", "<i4"), ("j", "<i4"), ("x", "<f4")])
 """Record of a file of co-occurrences: X_ij."""
+LONG_WORD_REMEDY: Final = "word vectors need text with blanks between words"
 NO_PAIRS_MESSAGE: Final = "no two words with a vector stand in one line; give lines of text, or lower min_count"
 
 
@@ -85,6 +86,20 @@ def count_blocks(
     without joiner marks.
     """
     counter = system.load_extension().WordCounter(str(file))
+    feed_words(counter, blocks, lowercase, progress, digest, splits_punctuation=splits_punctuation)
+    return CountedCorpus(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
+
+
+def feed_words(
+    counter: Any,
+    blocks: Iterable[str],
+    lowercase: bool = False,
+    progress: Progress = silent,
+    digest: Digest | None = None,
+    *,
+    splits_punctuation: bool = False,
+) -> None:
+    """Count the words of a text with a WordCounter; see `count_blocks`."""
     done = 0
     progress("counting words", 0, None)
     for piece in split_chunks(blocks, is_between_words=lowercase or splits_punctuation):
@@ -103,7 +118,6 @@ def count_blocks(
         progress(f"counting words, {counter.words:,}", done, None)
     counter.finish()
     progress(f"counting words, {counter.words:,}", done, done)
-    return CountedCorpus(counter.counts(), file, counter.numbers, counter.words, counter.words_of)
 
 
 def split_chunks(blocks: Iterable[str], is_between_words: bool, size: int = CHUNK_CHARACTERS) -> Iterator[str]:

@@ -11,6 +11,7 @@ from chainrule import system
 from chainrule.embeddings.config import VectorConfig
 from chainrule.embeddings.corpus import (
     POLL_SECONDS,
+    Cooccurrences,
     CountedCorpus,
     TrainedVectors,
     WordVocabulary,
@@ -38,24 +39,38 @@ def train(
         pairs = count_cooccurrences(
             counted, vocabulary, config, Path(scratch), progress, threads=threads, seed=seed
         )
-        counting_seconds = time.perf_counter() - began
-        trainer = system.load_extension().Glove(
-            str(pairs.file),
-            pairs.records,
-            len(vocabulary.words),
-            dimensions=config.dimensions,
-            epochs=config.epochs,
-            rate=config.rate,
-            x_max=config.x_max,
-            alpha=config.alpha,
-            threads=threads,
-            seed=seed,
-            simd=config.simd,
-        )
-        metrics = _run(trainer, progress)
-        matrix = trainer.result()
-        metrics |= {"simd": trainer.simd, "threads": threads, "learning_rate": config.rate}
-        del trainer  # closes the file
+        seconds = time.perf_counter() - began
+        return fit(pairs, len(vocabulary), config, seconds, threads=threads, seed=seed, progress=progress)
+
+
+def fit(
+    pairs: Cooccurrences,
+    words: int,
+    config: VectorConfig,
+    counting_seconds: float,
+    *,
+    threads: int = 1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> TrainedVectors:
+    """Fit vectors to co-occurrences that were counted in `counting_seconds`."""
+    trainer = system.load_extension().Glove(
+        str(pairs.file),
+        pairs.records,
+        words,
+        dimensions=config.dimensions,
+        epochs=config.epochs,
+        rate=config.rate,
+        x_max=config.x_max,
+        alpha=config.alpha,
+        threads=threads,
+        seed=seed,
+        simd=config.simd,
+    )
+    metrics = _run(trainer, progress)
+    matrix = trainer.result()
+    metrics |= {"simd": trainer.simd, "threads": threads, "learning_rate": config.rate}
+    del trainer  # closes the file
     if not np.isfinite(metrics["cost"]) or not np.isfinite(matrix).all():
         raise ChainruleError(f"the vectors grew without bound; lower vectors.learning_rate ({config.rate:g})")
     return TrainedVectors(matrix, None, metrics | {"records": pairs.records, "counting_seconds": counting_seconds})

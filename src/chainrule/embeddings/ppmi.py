@@ -42,23 +42,41 @@ def train(
     progress: Progress = silent,
 ) -> TrainedVectors:
     """Compute word vectors from co-occurrence counts, using `window`, `memory`, `dimensions` and `power`."""
-    sparse = require_scipy()
+    require_scipy()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="chainrule-", dir=counted.file.parent) as scratch:
         pairs = count_cooccurrences(
             counted, vocabulary, config, Path(scratch), progress, threads=threads, seed=seed
         )
-        progress("weighing co-occurrences", 0, None)
-        i, j, weights = compute_ppmi(pairs, len(vocabulary.words), config.power)
-    counting_seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        return fit(pairs, len(vocabulary), config, seconds, threads=threads, seed=seed, progress=progress)
+
+
+def fit(
+    pairs: Cooccurrences,
+    words: int,
+    config: VectorConfig,
+    counting_seconds: float,
+    *,
+    threads: int = 1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> TrainedVectors:
+    """Compute word vectors from co-occurrences that were counted in `counting_seconds`."""
+    sparse = require_scipy()
+    began = time.perf_counter()
+    progress("weighing co-occurrences", 0, None)
+    i, j, weights = compute_ppmi(pairs, words, config.power)
+    weighed = time.perf_counter()
+    counting_seconds += weighed - began
     progress("decomposing", 0, None)
-    table = sparse.csr_array((weights, (i, j)), shape=(len(vocabulary.words),) * 2)
+    table = sparse.csr_array((weights, (i, j)), shape=(words, words))
     matrix = decompose(table, config.dimensions, seed)
     metrics = {
         "records": pairs.records,
         "positive": int(table.nnz),
         "counting_seconds": counting_seconds,
-        "seconds": time.perf_counter() - began,
+        "seconds": counting_seconds + time.perf_counter() - weighed,
         "threads": threads,
     }
     return TrainedVectors(matrix, None, metrics)
