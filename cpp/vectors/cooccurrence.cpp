@@ -163,7 +163,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kBlock = 1 << 15;    // ids read, or pairs merged, at a time
 constexpr std::size_t kRecords = 1 << 15;  // records written at a time
 constexpr std::size_t kPart = 4 << 20;     // bytes of a part of the counts of a range
-constexpr std::size_t kExact = 22;         // lcm(1 … 22) < 2^32
+constexpr std::uint64_t kMostRanges = 1 << 24;
+constexpr std::size_t kExact = 22;  // lcm(1 … 22) < 2^32
 
 // 1 / d in whole parts of a unit that all distances divide, or for wide windows in parts of 2^-32.
 std::uint64_t unit_of(std::size_t window) {
@@ -190,6 +191,25 @@ TemporaryFile::~TemporaryFile() {
     if (!is_kept_) std::filesystem::remove(path_, ignored);
 }
 
+void SortedRunFile::write(std::span<const Entry> run) {
+    if (!out_.is_open()) out_.open(path_.path(), std::ios::binary | std::ios::trunc);
+    out_.write(reinterpret_cast<const char*>(run.data()), static_cast<std::streamsize>(run.size_bytes()));
+    out_.flush();
+    if (!out_) throw IoError(path_.path().string() + " cannot be written to its end; is the disk full?");
+    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + run.size());
+}
+
+void SortedRunFile::add_to(std::vector<PairRun>& runs) {
+    if (ends_.empty()) return;
+    out_.close();
+    in_.open(path_.path(), std::ios::binary);
+    std::uint64_t first = 0;
+    for (const std::uint64_t end : ends_) {
+        runs.emplace_back(in_, first, end);
+        first = end;
+    }
+}
+
 void SpillingPairTable::add(std::uint64_t key, std::uint64_t amount) {
     table_.prefetch(key);
     std::swap(waiting_[oldest_].key, key);
@@ -200,36 +220,18 @@ void SpillingPairTable::add(std::uint64_t key, std::uint64_t amount) {
 
 void SpillingPairTable::add_now(std::uint64_t key, std::uint64_t amount) {
     if (table_.add(key, amount)) return;
-    spill();
+    file_.write(table_.sorted());
+    table_.clear();
     table_.add(key, amount);
 }
 
-void SpillingPairTable::spill() {
-    if (!out_.is_open()) out_.open(path_.path(), std::ios::binary | std::ios::trunc);
-    const auto entries = table_.sorted();
-    out_.write(reinterpret_cast<const char*>(entries.data()),
-               static_cast<std::streamsize>(entries.size_bytes()));
-    out_.flush();
-    if (!out_) throw IoError(path_.path().string() + " cannot be written to its end; is the disk full?");
-    ends_.push_back((ends_.empty() ? 0 : ends_.back()) + entries.size());
-    table_.clear();
-}
-
-std::vector<PairRun> SpillingPairTable::runs() {
+void SpillingPairTable::add_to(std::vector<PairRun>& runs) {
     for (Entry& entry : waiting_) {
         if (entry.amount) add_now(entry.key, entry.amount);
         entry.amount = 0;
     }
-    std::vector<PairRun> runs{PairRun(table_.sorted())};
-    if (ends_.empty()) return runs;
-    out_.close();
-    in_.open(path_.path(), std::ios::binary);
-    std::uint64_t first = 0;
-    for (const std::uint64_t end : ends_) {
-        runs.emplace_back(in_, first, end);
-        first = end;
-    }
-    return runs;
+    runs.emplace_back(table_.sorted());
+    file_.add_to(runs);
 }
 
 PairWriter::PairWriter(const std::string& out) : path_(out), out_(out, std::ios::binary | std::ios::trunc) {
@@ -297,18 +299,29 @@ void RangeWriter::finish() {
 }
 
 CooccurrenceSum::CooccurrenceSum(const CooccurrenceConfig& config, const std::string& out)
-    : config_(config), table_(slots_of(config.bytes), out + ".runs"), writer_(config, out) {}
+    : config_(config), file_(out + ".runs"), writer_(config, out) {}
 
 void CooccurrenceSum::add(std::string_view counts) {
     ByteReader in(counts);
+    std::vector<Entry> entries;
     for (std::uint64_t key = 0; !in.is_at_end();) {
         key += in.varint();
-        table_.add(key, in.varint());
+        entries.push_back({key, in.varint()});
     }
+    if ((entries_ + entries.size()) * sizeof(Entry) > config_.bytes / 2) {
+        file_.write(entries);
+        return;
+    }
+    entries.shrink_to_fit();
+    entries_ += entries.size();
+    parts_.push_back(std::move(entries));
 }
 
 std::uint64_t CooccurrenceSum::finish() {
-    PairMerge merge(table_.runs(), config_.bytes / 4);
+    std::vector<PairRun> runs;
+    for (const std::vector<Entry>& entries : parts_) runs.emplace_back(std::span<const Entry>(entries));
+    file_.add_to(runs);
+    PairMerge merge(std::move(runs), config_.bytes / 4);
     for (Entry entry; merge.next(entry);) writer_.add(entry);
     writer_.finish();
     return writer_.records();
@@ -342,6 +355,7 @@ Cooccurrence::Cooccurrence(const CooccurrenceConfig& config, const std::string& 
     constexpr std::size_t most = 1 << 16;
     if (config.window > most || config.threads > most)
         throw ArgumentError("window and threads must be at most 65536");
+    if (config.ranges > kMostRanges) throw ArgumentError("ranges must be at most 2^24");
     for (const std::int32_t number : number_of_) {
         if (number >= 0 && static_cast<std::size_t>(number) >= words) {
             throw ArgumentError("a word has the id " + std::to_string(number) + "; ids must be below " +
@@ -412,7 +426,7 @@ bool Cooccurrence::run(double seconds) {
 std::vector<PairRun> Cooccurrence::runs_of_all() {
     std::vector<PairRun> runs;
     for (const auto& worker : workers_) {
-        for (PairRun& run : worker->table.runs()) runs.push_back(std::move(run));
+        worker->table.add_to(runs);
     }
     return runs;
 }

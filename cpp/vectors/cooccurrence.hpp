@@ -130,29 +130,41 @@ class TemporaryFile {
     bool is_kept_ = false;
 };
 
+// Sorted runs in a temporary file.
+class SortedRunFile {
+  public:
+    explicit SortedRunFile(const std::filesystem::path& path) : path_(path) {}
+
+    void write(std::span<const Entry> run);
+    void add_to(std::vector<PairRun>& runs);  // the runs of the file, which is complete
+    std::uint64_t runs() const { return ends_.size(); }
+
+  private:
+    TemporaryFile path_;  // removed after the streams are closed
+    std::ofstream out_;
+    std::ifstream in_;
+    std::vector<std::uint64_t> ends_;  // ends of the runs, in entries
+};
+
 // A pair table that is written to a file as a sorted run whenever it is full.
 class SpillingPairTable {
   public:
-    SpillingPairTable(std::size_t slots, const std::filesystem::path& runs) : table_(slots), path_(runs) {}
+    SpillingPairTable(std::size_t slots, const std::filesystem::path& runs) : table_(slots), file_(runs) {}
 
     void add(std::uint64_t key, std::uint64_t amount);
-    // All entries in sorted runs; this object must outlive them.
-    std::vector<PairRun> runs();
-    std::uint64_t written() const { return ends_.size(); }  // number of runs in the file
+    // Adds all entries in sorted runs; this object must outlive them.
+    void add_to(std::vector<PairRun>& runs);
+    std::uint64_t written() const { return file_.runs(); }  // number of runs in the file
 
   private:
     static constexpr std::size_t kAhead = 16;  // prefetch distance in pairs
 
     void add_now(std::uint64_t key, std::uint64_t amount);
-    void spill();
 
     PairTable table_;
     std::array<Entry, kAhead> waiting_{};
     std::size_t oldest_ = 0;
-    TemporaryFile path_;  // removed after the streams are closed
-    std::ofstream out_;
-    std::ifstream in_;
-    std::vector<std::uint64_t> ends_;  // ends of the runs, in entries
+    SortedRunFile file_;
 };
 
 struct Record {
@@ -231,10 +243,11 @@ class RangeWriter final : public PairWriter {
     std::vector<std::pair<std::uint32_t, std::uint64_t>> parts_;  // range and size
 };
 
-// Adds up the counts of the parts of a text for one range of keys.
+// Adds up the counts of the parts of a text for one range of keys by merging: they are sorted by key. (Sorted
+// keys would fill a PairTable from one end, which takes quadratic time.)
 class CooccurrenceSum {
   public:
-    // Records go to `out`, runs to a file next to it.
+    // Records go to `out`, counts that exceed half of `config.bytes` to a file next to it.
     CooccurrenceSum(const CooccurrenceConfig& config, const std::string& out);
 
     void add(std::string_view counts);  // a part of RangeWriter
@@ -242,7 +255,9 @@ class CooccurrenceSum {
 
   private:
     CooccurrenceConfig config_;
-    SpillingPairTable table_;
+    std::vector<std::vector<Entry>> parts_;  // in memory
+    std::uint64_t entries_ = 0;              // in memory
+    SortedRunFile file_;
     RecordWriter writer_;
 };
 

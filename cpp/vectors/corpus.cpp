@@ -5,6 +5,7 @@
 
 #include "base/byte_stream.hpp"
 #include "base/error.hpp"
+#include "vectors/cooccurrence.hpp"
 
 namespace chainrule {
 
@@ -100,7 +101,7 @@ std::vector<std::string> WordIdWriter::records(std::uint32_t parts, std::uint32_
     for (ByteWriter& writer : writers) write_summary(writer, 0, 0, 0);
     for (std::size_t number = 0; number < counts_.size(); ++number) {
         const std::string_view word = table_.word(number);
-        const std::uint64_t hash = Word::of(word).key * 0x9E3779B97F4A7C15ULL >> 32;
+        const std::uint64_t hash = mixed(Word::of(word).key, 0) >> 32;  // not the hash of WordTable
         write_word(writers[hash * parts >> 32], word, counts_[number],
                    std::uint64_t{partition} << 32 | number);
     }

@@ -170,7 +170,10 @@ class SumPairs:
         with scratch_folder() as scratch:
             out = scratch / "cooccurrences"
             sums = system.load_extension().CooccurrenceSum(
-                str(out), window=self.window, bytes=self.memory, seed=self.seed
+                str(out),
+                window=self.window,
+                bytes=self.memory,
+                seed=self.seed,
             )
             for _, payload in records:
                 sums.add(bytes(payload))
