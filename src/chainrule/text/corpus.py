@@ -139,8 +139,8 @@ class Corpus:
     def digest(self) -> str:
         """Return the SHA-256 of the text as UTF-8 with LF after each line, whatever the file format."""
         sha256 = hashlib.sha256()
-        for text, ends_line in self.fragments():
-            sha256.update(text.encode() + b"\n" * ends_line)
+        for text in self.blocks():
+            sha256.update(text.encode())
         return sha256.hexdigest()
 
     def is_ready(self) -> bool:
