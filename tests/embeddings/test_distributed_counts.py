@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 
 from chainrule.distributed.engine import Engine
 from chainrule.distributed.options import EngineOptions
-from chainrule.distributed.records import Function, Records, StageRecords, task_file, write_records
+from chainrule.distributed.processes import SerialEngine
 from chainrule.distributed.work_folder import WorkFolder, open_work_folder
 from chainrule.embeddings import train
 from chainrule.embeddings.config import VectorConfig
@@ -29,30 +29,10 @@ pytestmark = pytest.mark.native
 WORDS = ["a", "B", "b,", "c.", "ä", "Σ", "中文", "d\te", "(f"]
 
 
-class SerialEngine(Engine):
-    """Runs the tasks in this process, the last one first: results must not depend on the order."""
-
-    @property
-    def parallelism(self) -> int:
-        return 1
-
-    def close(self) -> None:
-        pass
-
-    def _run_tasks(
-        self, name: str, source: Records, function: Function, partitions: int | None, folder: Path
-    ) -> StageRecords:
-        for task in reversed(range(len(source))):
-            largest_key = None if partitions is None else partitions - 1
-            write_records(folder / task_file(task), function(task, iter(source[task])), largest_key)
-        return StageRecords(folder, len(source), partitions)
-
-
 @contextmanager
 def serial_engine(corpus: Corpus, partition_bytes: int) -> Iterator[Engine]:
-    options = EngineOptions(workers=1)
-    with open_work_folder(options, corpus, {}, 1) as work:
-        yield SerialEngine(options, WorkFolder(work.path, partition_bytes))
+    with open_work_folder(EngineOptions(), corpus, {}, 1) as work:
+        yield SerialEngine(EngineOptions(), WorkFolder(work.path, partition_bytes))
 
 
 def write(path: Path, lines: list[str]) -> Path:
