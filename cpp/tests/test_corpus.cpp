@@ -32,6 +32,31 @@ void by_hand() {
     check_fails([&] { counter.feed("x"); }, "has ended");
 }
 
+// Two parts of a text, added up in any order: "b a b" and "c a c b d".
+void sums_by_hand() {
+    const Scratch first, second;
+    WordIdWriter one(first.name()), two(second.name());
+    one.feed("b a b");
+    two.feed("c a c b d");
+    for (WordIdWriter* writer : {&one, &two}) writer->finish();
+    WordSums all;
+    for (std::uint32_t part = 0; part < 3; ++part) {
+        WordSums sums;
+        sums.add(two.records(3, 1)[part]);
+        sums.add(one.records(3, 0)[part]);
+        all.add(sums.record(2));
+    }
+    check(all.types() == 4 && all.words() == 8 && all.highest_count() == 3, "figures of all words");
+    std::string ranked;
+    for (const std::uint32_t number : all.ranked(9))
+        ranked.append(all.word(number)).append(std::to_string(all.count(number)));
+    check(ranked == "b3a2c2", "words by count, then position: " + ranked);
+    check(all.ranked(1).size() == 1, "limit");
+    const WordIndex index("b\na\n");
+    check(index.ids_of(two) == std::vector<std::int32_t>{-1, 1, 0, -1}, "ids");
+    check_fails([] { WordIndex("b"); }, "line feed");
+}
+
 // Enough words for the table to grow several times, compared with a map.
 void many_words() {
     const Scratch scratch;
@@ -66,6 +91,7 @@ void empty_text() {
 
 static void test_corpus() {
     by_hand();
+    sums_by_hand();
     many_words();
     empty_text();
     check_fails([] { WordIdWriter("/nowhere/at/all"); }, "cannot be written");

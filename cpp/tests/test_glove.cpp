@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,6 +104,57 @@ void cooccurrences() {
     }
 }
 
+std::string content_of(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The parts of a text, counted by themselves and added up, give the file of the whole text.
+void sums_of_parts() {
+    constexpr std::uint32_t kWords = 300;
+    constexpr std::size_t kRanges = 3;
+    const Numbers text = random_text(20000, kWords);
+    Numbers number_of(kWords);
+    for (std::size_t i = 0; i < kWords; ++i) number_of[i] = static_cast<std::int32_t>(i);
+    const Scratch numbers, whole, part, sum;
+    const auto write = [&](std::size_t first, std::size_t last) {
+        std::ofstream(numbers.name(), std::ios::binary)
+            .write(reinterpret_cast<const char*>(text.data() + first),
+                   static_cast<std::streamsize>((last - first) * 4));
+    };
+    for (const std::uint64_t bytes : {std::uint64_t{1}, std::uint64_t{100000}, std::uint64_t{1} << 26}) {
+        CooccurrenceConfig config{30, bytes, 1, 5, 0};
+        write(0, text.size());
+        count(numbers.name(), whole.name(), number_of, text.size(), kWords, config);
+        std::map<std::uint32_t, std::vector<std::string>> counts;
+        config.ranges = kRanges;
+        for (std::size_t first = 0, last = 0; first < text.size(); first = last) {
+            last = std::min(first + 6000, text.size());
+            while (text[last - 1] != kSentenceEnd) ++last;
+            write(first, last);
+            Cooccurrence counting(config, numbers.name(), last - first, number_of, kWords, part.name());
+            while (counting.run(0.001)) {
+            }
+            const std::string content = content_of(part.name());
+            std::size_t begin = 0;
+            for (const auto& [range, size] : counting.parts()) {
+                counts[range].push_back(content.substr(begin, size));
+                begin += size;
+            }
+            check(begin == content.size(), "the stated sizes");
+        }
+        std::string records;
+        for (std::uint32_t range = 0; range < kRanges; ++range) {
+            CooccurrenceSum adding(config, sum.name());
+            for (const std::string& piece : counts[range]) adding.add(piece);
+            const std::uint64_t written = adding.finish();
+            check(written * sizeof(Record) == content_of(sum.name()).size(), "the stated number of records");
+            records += content_of(sum.name());
+        }
+        check(records == content_of(whole.name()), "sums of parts, bytes " + std::to_string(bytes));
+    }
+}
+
 // The cost decreases; records with invalid words and missing files are rejected.
 void learning() {
     constexpr std::int32_t kWords = 40;
@@ -158,6 +211,7 @@ void mixing() {
 static void test_glove() {
     mixing();
     cooccurrences();
+    sums_of_parts();
     learning();
 }
 
