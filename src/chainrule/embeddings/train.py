@@ -37,7 +37,7 @@ from chainrule.storage.strict_json import replace_nonfinite
 from chainrule.storage.temp_dir import scratch_folder
 from chainrule.storage.verified_dir import JSON
 from chainrule.text.corpus import Corpus, CorpusReader, WordLengthCheck
-from chainrule.text.fingerprint import Fingerprint
+from chainrule.text.fingerprint import Fingerprint, text_sha256
 from chainrule.text.readers import Sources, warn_about_replaced
 from chainrule.tokenizers.punctuation import looks_pretokenised
 from chainrule.tokenizers.train import UNK
@@ -203,7 +203,7 @@ def _train_on_engine(corpus: Corpus, config: VectorConfig, run: _Run, scratch: P
         counter = EngineCounter(engine, corpus, config, run.seed)
         counted = counter.count_words()
         _check_vocabulary(corpus, counted.total, len(counted.words), counted.highest_count, config)
-        origin = run.origin(corpus, corpus.digest())
+        origin = run.origin(corpus, text_sha256(corpus))
         pairs = counter.count_cooccurrences(counted, scratch)
     seconds = time.perf_counter() - start
     method = import_module(METHOD_MODULES[config.method])
