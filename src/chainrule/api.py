@@ -15,7 +15,7 @@ from chainrule.config import RunConfig, build_config, merge_settings, to_json
 from chainrule.data.encoded import EncodedText
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.distributed.ngram_training import NgramJob, WordCounts, train_ngram
-from chainrule.distributed.options import EngineOptions
+from chainrule.distributed.options import EngineOptions, take_engine_options
 from chainrule.distributed.start import start_engine
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError, VocabularyError
 from chainrule.evaluation.perplexity import perplexity
@@ -136,7 +136,9 @@ def train(
             of the checkpoint and the log of a neural model), `resume`, `force` (overwrite `out`), `tensorboard`.
 
     """
-    engine, session = _choose_engine(engine, chosen)
+    session = None
+    if engine is None:
+        engine, session = take_engine_options(chosen)
     named = {"kind": tokenizer} | {name: chosen.pop(name, None) for name in ("context", "seed")}
     run = {} if options is None else {"context": options.context, "seed": options.seed}
     options = RunOptions.merge(options, chosen)
@@ -180,20 +182,6 @@ class EngineRun:
     options: EngineOptions
     session: Any = None  # a running Spark session
     shards: int | None = None
-
-
-def _choose_engine(engine: EngineOptions | None, chosen: dict[str, Any]) -> tuple[EngineOptions | None, Any]:
-    """Take the options of an engine out of `chosen`; return them and the Spark session, None without an engine."""
-    names = ("on", "workers", "master", "work", "partition")
-    fields = {name: value for name in names if (value := chosen.pop(name, None)) is not None}
-    if engine is not None or not fields:
-        return engine, None
-    session = None
-    if not isinstance(fields.get("on", ""), str):
-        session, fields["on"] = fields["on"], "spark"
-    if "work" in fields:
-        fields["work"] = Path(fields["work"])
-    return EngineOptions(**fields, resume=bool(chosen.pop("resume", False))), session
 
 
 def _check_engine(family: str, engine: EngineOptions | None, shards: int | None, memory: str | int | None) -> None:
