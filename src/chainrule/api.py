@@ -136,9 +136,7 @@ def train(
             of the checkpoint and the log of a neural model), `resume`, `force` (overwrite `out`), `tensorboard`.
 
     """
-    session = None
-    if engine is None:
-        engine, session = take_engine_options(chosen)
+    engine, session = (engine, None) if engine is not None else take_engine_options(chosen)
     named = {"kind": tokenizer} | {name: chosen.pop(name, None) for name in ("context", "seed")}
     run = {} if options is None else {"context": options.context, "seed": options.seed}
     options = RunOptions.merge(options, chosen)
