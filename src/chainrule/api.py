@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, overload
 
 from chainrule import families, mixture, recipes, sizing, system
 from chainrule.config import RunConfig, build_config, merge_settings, to_json
@@ -43,6 +43,9 @@ from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode, encode_with_fingerprint
+
+LARGEST_IN_MEMORY: Final = 1 << 28
+"""Bytes of text up to which networks keep the token ids in memory instead of a mapped temporary file."""
 
 
 @overload
@@ -150,7 +153,7 @@ def train(
         job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
         with _writing(options):
             return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
-    with _writing(options), _ids_file(memory) as ids_file:
+    with _writing(options), _ids_file(family, memory, corpus) as ids_file:
         prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, ids_file)
         origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
@@ -375,9 +378,12 @@ def _memory_limit(family: str, memory: str | int | None) -> int | None:
 
 
 @contextmanager
-def _ids_file(memory: str | int | None) -> Iterator[Path | None]:
-    """Yield a temporary file for the token ids if a memory limit was given, else None (ids stay in memory)."""
-    if memory is None:
+def _ids_file(family: str, memory: str | int | None, corpus: Corpus) -> Iterator[Path | None]:
+    """Yield a temporary file for the token ids, or None if they stay in memory.
+
+    Those of an n-gram model are in a file if a memory limit was given, those of a network if the text is large.
+    """
+    if memory is None and (family == "ngram" or (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY):
         yield None
         return
     with scratch_folder() as scratch:

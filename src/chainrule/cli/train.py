@@ -33,7 +33,7 @@ SETTINGS = (
         )
     }
     | options.options_from_fields(
-        TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer"
+        TrainingConfig, "bptt", "batch_size", "accumulate", "epochs", "max_seconds", "stop_after", "optimizer"
     )
     | options.options_from_fields(TrainingConfig, "learning_rate", "clip")
     | options.options_from_fields(ModelConfig, "init")

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, MappedIds, id_blocks
 from chainrule.data.training_data import RunOptions, TrainingData
 from chainrule.errors import ConfigError
 from chainrule.evaluation.perplexity import token_log_probs
-from chainrule.lm import Batch, Context, Floats, Vocabulary
+from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import weights
 from chainrule.neural.adaptation import adapt
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.storage.verified_dir import VerifiedDir
-from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
+from chainrule.training.batches import BatchSource, LineBatches, MappedStream, StreamBatches
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import select_device
 from chainrule.training.step import next_token
@@ -79,8 +79,9 @@ class NeuralFamily:
 
     def train(self, data: TrainingData, config: Any) -> NeuralModel:
         """Train a model from weights initialized by the seed."""
-        counts = np.bincount(data.train.ids, minlength=data.vocabulary.size).astype(np.float64)
-
+        counts = np.zeros(data.vocabulary.size, dtype=np.int64)
+        for block in id_blocks(data.train.ids):
+            counts += np.bincount(block, minlength=data.vocabulary.size)
         vocabulary, options = data.vocabulary, data.options
 
         def plan(network: Network, device: torch.device) -> TrainingPlan:
@@ -91,7 +92,9 @@ class NeuralFamily:
                 unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # loss not in nats
             )
 
-        network, log, summary = fit(options, config.training, lambda: self.build(config, vocabulary, counts), plan)
+        network, log, summary = fit(
+            options, config.training, lambda: self.build(config, vocabulary, counts.astype(np.float64)), plan
+        )
         data.summary.update(summary)
         return NeuralModel(network, vocabulary, options.context, log)
 
@@ -118,12 +121,20 @@ class NeuralFamily:
 def training_source(
     data: TrainingData, config: TrainingConfig, network: Network, device: torch.device
 ) -> BatchSource:
-    """Batches of lines or of one stream; a network with a window reads at most one window per step."""
+    """Batches of lines or of one stream; a network with a window reads at most one window per step.
+
+    A stream in a mapped file is read window by window; one in memory is kept on the device.
+    """
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
+    ids: Any = data.train.ids
+    if isinstance(ids, np.memmap):
+        ids = MappedIds([ids])
+    if data.options.context == "stream" and isinstance(ids, MappedIds):
+        return MappedStream(ids, config, data.options.seed, device)
     if data.options.context == "stream":
-        return StreamBatches(data.train.ids, config, data.options.seed, device)
-    return LineBatches(data.train.ids, data.vocabulary.bos, data.vocabulary.eos, config, data.options.seed, device)
+        return StreamBatches(ids, config, data.options.seed, device)
+    return LineBatches(ids, data.vocabulary.bos, data.vocabulary.eos, config, data.options.seed, device)
 
 
 def _validation(model: NeuralModel, valid: EncodedText | None, config: Any) -> Callable[[], float] | None:
@@ -178,7 +189,7 @@ def mean_nats(model: NeuralModel, text: EncodedText) -> float:
     return float(nats / counts.sum())
 
 
-def _entropy(counts: Floats) -> float:
+def _entropy(counts: Ids) -> float:
     """Entropy of the unigram distribution in nats: the loss of a model without context."""
     p = counts[counts > 0] / counts.sum()
     return float(-(p * np.log(p)).sum())

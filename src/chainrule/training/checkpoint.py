@@ -23,7 +23,12 @@ from chainrule.training.config import TrainingConfig
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start over"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
-ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
+ADDED = {
+    "validations": 0,
+    "stop_after": 0,
+    "validation_tokens": 0,
+    "accumulate": 1,
+}  # settings missing in older checkpoints
 TRAINING_SETTINGS = frozenset(setting_names(TrainingConfig))
 UNKNOWN = {"tokens"}  # counts that runs resumed from older checkpoints have written as null
 EMPTY = hashlib.sha256().hexdigest()  # digest of an empty text

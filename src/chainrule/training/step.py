@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.training import optimizers
-from chainrule.training.batches import StreamBatches, Window
+from chainrule.training.batches import StreamBatches, Window, computing
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import limit_threads
 
@@ -146,13 +146,39 @@ class TrainingStep:
         """Run one update; return the state after the window, detached."""
         self.flat.gradient.zero_()
         with allow_tf32(self.device), limit_threads(self._work(window)):
+            if self.config.accumulate == 1:
+                nats, state = self._backward(window, state)
+            else:
+                nats, state = self._accumulate(window, state)
+        norm = self._clip_gradient()
+        self.optimizer.step()
+        self._note(window, nats, norm)
+        return state
+
+    def _backward(self, window: Window, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Add the gradient of a window; return the mean nats and the state after it, both detached."""
+        with computing(window.part):
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
-        norm = self._clip_gradient()
-        self.optimizer.step()
-        self._note(window, nats.detach(), norm)
-        return tuple(tensor.detach() for tensor in state)
+        return nats.detach(), tuple(tensor.detach() for tensor in state)
+
+    def _accumulate(self, window: Window, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Add the gradient of a window part by part, as `_backward` does for the whole.
+
+        On the CPU all parts draw the same random numbers: each takes its rows of the dropout masks of the batch.
+        """
+        generator = torch.get_rng_state() if self.device.type == "cpu" else None
+        total, share = torch.zeros((), device=self.device), 0.0
+        states: list[Tensors] = []
+        for rows, piece in window.split(self.config.accumulate):
+            if generator is not None:
+                torch.set_rng_state(generator)
+            nats, after = self._backward(piece, tuple(tensor[rows] for tensor in state))
+            states.append(after)
+            token_share = 1.0 if piece.part is None else piece.part.token_share
+            total, share = total + nats * token_share, share + token_share
+        return total / (share or 1.0), tuple(torch.cat(parts) for parts in zip(*states, strict=True))
 
     def _work(self, window: Window) -> float:
         """Multiplications of the largest matrix product, if the network reports them."""
@@ -272,11 +298,17 @@ class CudaGraphStepper:
 
 
 def next_token(network: Any, window: Window, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-    """Return loss including the activation penalty, mean nats without it, and the new state."""
+    """Return loss including the activation penalty, mean nats without it, and the new state.
+
+    The losses of the parts of a batch add up to the loss of the batch.
+    """
     hidden, state, penalty = network(window.inputs, state)
     flat, targets = hidden.flatten(0, 1), window.targets.flatten()
     if window.mask is not None:
         is_valid = window.mask.flatten()
         flat, targets = flat[is_valid], targets[is_valid]
     nats = network.output.loss(flat, targets)
-    return (nats if penalty is None else nats + penalty), nats, state
+    if window.part is None:
+        return (nats if penalty is None else nats + penalty), nats, state
+    loss = nats * window.part.token_share
+    return (loss if penalty is None else loss + penalty * window.part.row_share), nats, state

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.data.training_data import RunOptions
-from chainrule.errors import ChainruleWarning, ModelFileError
+from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError
 from chainrule.progress import Progress
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec, spec_of
 from chainrule.training import checkpoint, diagnostics, optimizers
-from chainrule.training.batches import BatchSource, StreamBatches
+from chainrule.training.batches import BatchSource, ExampleBatches, StreamBatches
 from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
 from chainrule.training.config import Averaging, TrainingConfig
 from chainrule.training.log import TrainLog
@@ -146,6 +146,10 @@ class Trainer:
         self.network, self.config, self.plan, self.options = network, config, plan, options
         self.device: torch.device = next(network.parameters()).device
         config.check_validation(plan.validate is not None)
+        if config.accumulate > 1 and isinstance(plan.source, ExampleBatches):
+            raise ConfigError(
+                "training.accumulate is for language models; leave it at 1, or choose a smaller batch_size"
+            )
         self.position = Position()
         self.rate = 0.0
         self.plateau = optimizers.Plateau.start(config)
