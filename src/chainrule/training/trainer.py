@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -23,7 +24,14 @@ from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec, spec_of
 from chainrule.training import checkpoint, diagnostics, optimizers
 from chainrule.training.batches import BatchSource, ExampleBatches, StreamBatches
-from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
+from chainrule.training.checkpoint import (
+    LOG,
+    NAME,
+    REMEDY,
+    Checkpoint,
+    CheckpointWriter,
+    holds_model_or_run,
+)
 from chainrule.training.config import Averaging, TrainingConfig
 from chainrule.training.log import TrainLog
 from chainrule.training.step import (
@@ -164,7 +172,9 @@ class Trainer:
         else:
             self.stepper = EagerStepper(self.step, plan.source)
         self.metrics = TrainingMetrics(config, plan, options.progress)
-        self.saved_at = time.perf_counter()
+        self.writer: CheckpointWriter | None = None
+        if options.out is not None:
+            self.writer = CheckpointWriter(options.out, config.checkpoint_seconds)
         self.has_checkpoint = False  # whether this run wrote or resumed one
 
     def fit(self) -> bytes:
@@ -175,6 +185,7 @@ class Trainer:
         is_deferred = not self.options.resume and out is not None and holds_model_or_run(out)
         with (
             GracefulStop() as self.stop,
+            self._finishing_checkpoint(),
             TrainLog(log_path, self.options.tensorboard_dir, is_deferred=is_deferred) as self.log,
         ):
             self.log.truncate(self.position.log_size)
@@ -189,6 +200,21 @@ class Trainer:
             self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
             self._load_final_weights()
             return self.log.content()
+
+    @contextmanager
+    def _finishing_checkpoint(self) -> Iterator[None]:
+        """Wait for the checkpoint that is being written when the block ends, also by an error."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # the first error is reported
+                self._finish_checkpoint()
+            raise
+        self._finish_checkpoint()
+
+    def _finish_checkpoint(self) -> None:
+        if self.writer is not None:
+            self.writer.finish()
 
     def summary(self) -> dict[str, Any]:
         """Metrics of the run, including the parts before a resumption."""
@@ -266,8 +292,11 @@ class Trainer:
         return True
 
     def _is_checkpoint_due(self) -> bool:
-        """Whether the run has a folder and `checkpoint_seconds` have passed since the last checkpoint."""
-        return self.options.out is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
+        """Whether the run has a folder and it is time for the next checkpoint."""
+        if self.writer is None:
+            return False
+        self.writer.check()
+        return self.writer.is_due
 
     def _updates(self) -> Iterator[None]:
         """Yield after every update of the epoch; the update ratio is measured before each log line."""
@@ -298,7 +327,7 @@ class Trainer:
     def _stop_on_signal(self) -> None:
         """Save a checkpoint and exit after a signal."""
         self._check_finite_and_log()
-        self._save_checkpoint()
+        self._save_checkpoint(wait=True)
         self.stop.exit_if_signalled()
 
     def _fraction(self) -> float:
@@ -349,7 +378,10 @@ class Trainer:
         if cause is None:
             size, name = max((float(piece.abs().max()), name) for name, piece in flat.named_slices(flat.weights))
             cause = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
+        with suppress(Exception):  # of a checkpoint that is being written
+            self._finish_checkpoint()
         path = self._checkpoint_path if self.has_checkpoint else None
+        path = path if path is not None and path.exists() else None
         return diagnostics.Diverged.at(self.position.step, cause, path, self.config.precision == "fp16")
 
     def _validate(self, is_last: bool = False) -> None:
@@ -433,13 +465,13 @@ class Trainer:
     def _checkpoint_path(self) -> Path | None:
         return None if self.options.out is None else self.options.out / NAME
 
-    def _save_checkpoint(self) -> None:
-        self.saved_at = time.perf_counter()
-        if self.options.out is None:
+    def _save_checkpoint(self, *, wait: bool = False) -> None:
+        """Save a checkpoint, in the background unless the run ends or replaces the log of an earlier run."""
+        if self.writer is None:
             return
         if not torch.isfinite(self.step.flat.weights).all():
             raise self._diverged()
-        checkpoint.save(self.options.out, self.state_dict())
+        self.writer.save(self.state_dict(), wait=wait or self.log.is_deferred)
         self.has_checkpoint = True
         self.log.store()  # replaces the log of an earlier run
 
