@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, NoReturn, overload
 
 from chainrule import families, mixture, recipes, sizing, system
 from chainrule.config import RunConfig, build_config, merge_settings, to_json
@@ -153,7 +153,9 @@ def train(
         job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
         with _writing(options):
             return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
-    with _writing(options), _ids_file(family, memory, corpus) as ids_file:
+    if system.rank_and_size()[0] and family != "ngram":
+        follow(options.device)
+    with _ranks(family, options.device), _writing(options), _ids_file(family, memory, corpus) as ids_file:
         prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, ids_file)
         origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
@@ -339,6 +341,8 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
         raise ConfigError(f"--size auto chooses the size of a network, but '{family}' is not one; leave it out")
+    if size is not None and system.rank_and_size()[1] > 1:
+        raise ConfigError("--size auto measures a single process; give the sizes (--hidden, --layers) instead")
     if isinstance(config, ModelConfig):
         config.training.check_validation(has_validation)
 
@@ -377,13 +381,39 @@ def _memory_limit(family: str, memory: str | int | None) -> int | None:
     return None
 
 
+def _ranks(family: str, device: str) -> AbstractContextManager[Any]:
+    """Join the processes that torchrun started, if any."""
+    size = system.rank_and_size()[1]
+    if not size:
+        return nullcontext()
+    if family == "ngram":
+        raise UsageError("torchrun and --processes are for networks; for an ngram model give --workers")
+    from chainrule.training import ranks
+
+    return ranks.process_group(device)
+
+
+def follow(device: str = "auto") -> NoReturn:
+    """Train as one of several processes, as rank 0 says, and exit; rank 0 prepares, validates and writes."""
+    from chainrule.neural.family import data_from_json
+    from chainrule.training import ranks
+
+    with ranks.process_group(device) as team:
+        job = team.from_first(dict)
+        family = families.get(job["family"])
+        family.train(data_from_json(job), build_config(family.Config, job["config"], "model", is_saved=True))
+    raise SystemExit(0)
+
+
 @contextmanager
 def _ids_file(family: str, memory: str | int | None, corpus: Corpus) -> Iterator[Path | None]:
     """Yield a temporary file for the token ids, or None if they stay in memory.
 
-    Those of an n-gram model are in a file if a memory limit was given, those of a network if the text is large.
+    Those of an n-gram model are in a file if a memory limit was given, those of a network if the text is large or
+    several processes read them.
     """
-    if memory is None and (family == "ngram" or (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY):
+    is_small = (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY and not system.rank_and_size()[1]
+    if memory is None and (family == "ngram" or is_small):
         yield None
         return
     with scratch_folder() as scratch:

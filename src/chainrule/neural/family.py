@@ -1,7 +1,7 @@
 """Training, validation, saving and loading shared by all neural language-model families."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from chainrule import system
+from chainrule.config import to_json
 from chainrule.data.encoded import EncodedText, MappedIds, id_blocks
 from chainrule.data.training_data import RunOptions, TrainingData
-from chainrule.errors import ConfigError
+from chainrule.errors import ConfigError, UsageError
 from chainrule.evaluation.perplexity import token_log_probs
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import weights
@@ -19,6 +21,7 @@ from chainrule.neural.adaptation import adapt
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.storage.verified_dir import VerifiedDir
+from chainrule.training import ranks
 from chainrule.training.batches import BatchSource, LineBatches, MappedStream, StreamBatches
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import select_device
@@ -44,12 +47,17 @@ def fit(
     """
     device = select_device(options.device)
     check_precision(config.precision, device)
+    team = ranks.current()
+    if system.rank_and_size()[1] > 1 and not team.is_distributed:
+        raise UsageError("several processes train language models only (chainrule train); start one process")
     weights.tensor_specs(build)  # reject an oversized network before allocating memory
     seconds = [s for s in (config.max_seconds, options.time_limit) if s is not None]
     config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(options.seed)
         network: N = build().to(device)
+        if device.type == "cuda" and team.rank:  # each rank draws the dropout masks of its rows
+            torch.cuda.manual_seed(options.seed + (team.rank << 32))
         trainer = Trainer(network, config, plan(network, device), options)
         return network, trainer.fit(), trainer.summary()
 
@@ -78,9 +86,12 @@ class NeuralFamily:
     facets: Callable[[Any], dict[str, str | int]]
 
     def train(self, data: TrainingData, config: Any) -> NeuralModel:
-        """Train a model from weights initialized by the seed."""
+        """Train a model from weights initialized by the seed; rank 0 sends the job to the other ranks."""
+        team = ranks.current()
+        if team.is_distributed and team.is_first:
+            team.from_first(lambda: job_to_json(data, config))
         counts = np.zeros(data.vocabulary.size, dtype=np.int64)
-        for block in id_blocks(data.train.ids):
+        for block in id_blocks(data.train.ids) if team.is_first else ():  # only rank 0's buffers are used
             counts += np.bincount(block, minlength=data.vocabulary.size)
         vocabulary, options = data.vocabulary, data.options
 
@@ -95,6 +106,7 @@ class NeuralFamily:
         network, log, summary = fit(
             options, config.training, lambda: self.build(config, vocabulary, counts.astype(np.float64)), plan
         )
+        ranks.close()
         data.summary.update(summary)
         return NeuralModel(network, vocabulary, options.context, log)
 
@@ -128,13 +140,45 @@ def training_source(
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
     ids: Any = data.train.ids
-    if isinstance(ids, np.memmap):
+    team, seed = ranks.current(), data.options.seed
+    if isinstance(ids, np.memmap) or team.is_distributed:
         ids = MappedIds([ids])
     if data.options.context == "stream" and isinstance(ids, MappedIds):
-        return MappedStream(ids, config, data.options.seed, device)
+        return MappedStream(ids, config, seed, device, team.rank, team.size)
     if data.options.context == "stream":
-        return StreamBatches(ids, config, data.options.seed, device)
-    return LineBatches(ids, data.vocabulary.bos, data.vocabulary.eos, config, data.options.seed, device)
+        return StreamBatches(ids, config, seed, device)
+    bos, eos = data.vocabulary.bos, data.vocabulary.eos
+    return LineBatches(ids, bos, eos, config, seed, device, team.rank, team.size)
+
+
+def job_to_json(data: TrainingData, config: Any) -> dict[str, Any]:
+    """Describe a training run for the other ranks, which map the ids of the same file."""
+    ids, options = data.train.ids, data.options
+    if not isinstance(ids, np.memmap) or ids.filename is None:
+        raise UsageError("the token ids of several processes must be in a file; train on a text file")
+    return {
+        "family": options.identity["family"],
+        "config": to_json(config),
+        "ids": {"path": str(ids.filename), "dtype": ids.dtype.name, "offset": ids.offset, "count": len(ids)},
+        "vocabulary": dataclasses.asdict(data.vocabulary),
+        "options": {
+            "context": options.context,
+            "seed": options.seed,
+            "device": options.device,
+            "time_limit": options.time_limit,
+            "out": None if options.out is None else str(options.out.absolute()),
+            "resume": options.resume,
+            "identity": dict(options.identity),
+        },
+    }
+
+
+def data_from_json(job: Mapping[str, Any]) -> TrainingData:
+    """Inverse of `job_to_json` for a rank other than 0, which neither validates nor writes."""
+    ids, vocabulary = job["ids"], Vocabulary(**job["vocabulary"])
+    mapped = np.memmap(ids["path"], ids["dtype"], "r", ids["offset"], ids["count"])
+    train = EncodedText(mapped, vocabulary.eos, vocabulary.unk, words=0, characters=0, bytes=0)
+    return TrainingData(train=train, valid=None, vocabulary=vocabulary, options=RunOptions(**job["options"]))
 
 
 def _validation(model: NeuralModel, valid: EncodedText | None, config: Any) -> Callable[[], float] | None:
