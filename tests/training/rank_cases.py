@@ -118,7 +118,7 @@ def at_step(trainer: Trainer, step: int, rank: int, number: int) -> None:
                 os.kill(os.getpid(), number)
             yield
 
-    trainer.stepper.epoch = interrupted  # type: ignore[method-assign]
+    trainer.stepper.epoch = interrupted  # type: ignore[assignment, method-assign]
 
 
 def stop_by_signal(folder: Path) -> list[int]:

@@ -81,8 +81,8 @@ def train(
         typer.Option(
             min=1,
             max=1024,
-            help="Neural models: number of processes on this machine, one for each GPU, which share every batch; for "
-            "several machines start the command with torchrun.  [default: 1]",
+            help="Neural models: number of processes on this machine, one for each GPU, which share every batch; "
+            "for several machines start the command with torchrun.  [default: 1]",
         ),
     ] = None,
     text_format: options.LineFormat,

@@ -76,33 +76,37 @@ class MappedIds:
     def __init__(self, arrays: Sequence[Ids]) -> None:
         self.arrays = [array for array in arrays if len(array)] or list(arrays[:1])
         self.offsets = np.concatenate([[0], np.cumsum([len(array) for array in self.arrays])])  # of the arrays
+        self._views: list[Ids] = [np.asarray(array) for array in self.arrays]  # a slice of a memmap takes longer
         self._unreleased = 0  # bytes read since the mapped pages were last released
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
     def read(self, first: int, last: int) -> Ids:
-        """Return the ids from `first` to `last`, exclusive."""
+        """Return the ids from `first` to `last`, exclusive; those of one array are not copied."""
+        if len(self._views) == 1:
+            self._release_after(max((last - first) * self.arrays[0].itemsize, _MAPPED_AT_ONCE))
+            return self._views[0][first:last]
         index = int(np.searchsorted(self.offsets, first, side="right")) - 1
         parts = []
         while first < last:
             start, end = int(self.offsets[index]), int(self.offsets[index + 1])
-            parts.append(self.arrays[index][first - start : min(last, end) - start])
+            parts.append(self._views[index][first - start : min(last, end) - start])
             first, index = end, index + 1
-        ids: Ids = np.concatenate(parts) if len(parts) != 1 else np.array(parts[0])
+        ids: Ids = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self._release_after(max(ids.nbytes, _MAPPED_AT_ONCE))
         return ids
 
     def take(self, positions: Ids) -> Ids:
         """Return the ids at `positions`, an array of any shape, as int64."""
         if len(self.arrays) == 1:
-            ids = np.asarray(self.arrays[0][positions], dtype=np.int64)
+            ids = np.asarray(self._views[0][positions], dtype=np.int64)
         else:
             indices = np.searchsorted(self.offsets, positions, side="right") - 1
             ids = np.empty(positions.shape, dtype=np.int64)
             for index in np.unique(indices):
                 rows = indices == index
-                ids[rows] = self.arrays[index][positions[rows] - self.offsets[index]]
+                ids[rows] = self._views[index][positions[rows] - self.offsets[index]]
         self._release_after(len(positions) * _MAPPED_AT_ONCE)
         return ids
 

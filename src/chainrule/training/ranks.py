@@ -182,6 +182,11 @@ def is_launcher_gone() -> bool:
     return launcher is not None and os.getppid() != int(launcher)
 
 
+def make_store() -> dist.TCPStore:
+    """Open a store on a free port of this machine, through which the processes find each other."""
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
 def launch(processes: int, arguments: Sequence[str], threads: int | None = None) -> int:
     """Run `chainrule` with the arguments in several processes on this machine, as torchrun does.
 
@@ -193,7 +198,7 @@ def launch(processes: int, arguments: Sequence[str], threads: int | None = None)
     """
     if processes < 1:
         raise ConfigError(f"processes is {processes}; choose 1 or more")
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = make_store()
     shared = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
