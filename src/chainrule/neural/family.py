@@ -141,7 +141,7 @@ def training_source(
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
     ids: Any = data.train.ids
     team, seed = ranks.current(), data.options.seed
-    if isinstance(ids, np.memmap) or team.is_distributed:
+    if isinstance(ids, np.memmap) or (team.is_distributed and not isinstance(ids, MappedIds)):
         ids = MappedIds([ids])
     if data.options.context == "stream" and isinstance(ids, MappedIds):
         return MappedStream(ids, config, seed, device, team.rank, team.size)
@@ -152,14 +152,16 @@ def training_source(
 
 
 def job_to_json(data: TrainingData, config: Any) -> dict[str, Any]:
-    """Describe a training run for the other ranks, which map the ids of the same file."""
-    ids, options = data.train.ids, data.options
-    if not isinstance(ids, np.memmap) or ids.filename is None:
-        raise UsageError("the token ids of several processes must be in a file; train on a text file")
+    """Describe a training run for the other ranks, which map the same files of ids."""
+    ids: Any = data.train.ids
+    arrays: list[Any] = ids.arrays if isinstance(ids, MappedIds) else [ids]
+    options = data.options
+    if not all(isinstance(array, np.memmap) and array.filename is not None for array in arrays):
+        raise UsageError("the token ids of several processes must be in files; train on a text file")
     return {
         "family": options.identity["family"],
         "config": to_json(config),
-        "ids": {"path": str(ids.filename), "dtype": ids.dtype.name, "offset": ids.offset, "count": len(ids)},
+        "ids": [[str(array.filename), array.dtype.name, array.offset, len(array)] for array in arrays],
         "vocabulary": dataclasses.asdict(data.vocabulary),
         "options": {
             "context": options.context,
@@ -175,9 +177,10 @@ def job_to_json(data: TrainingData, config: Any) -> dict[str, Any]:
 
 def data_from_json(job: Mapping[str, Any]) -> TrainingData:
     """Inverse of `job_to_json` for a rank other than 0, which neither validates nor writes."""
-    ids, vocabulary = job["ids"], Vocabulary(**job["vocabulary"])
-    mapped = np.memmap(ids["path"], ids["dtype"], "r", ids["offset"], ids["count"])
-    train = EncodedText(mapped, vocabulary.eos, vocabulary.unk, words=0, characters=0, bytes=0)
+    vocabulary = Vocabulary(**job["vocabulary"])
+    arrays = [np.memmap(path, dtype, "r", offset, count) for path, dtype, offset, count in job["ids"]]
+    ids: Any = MappedIds(arrays)
+    train = EncodedText(ids, vocabulary.eos, vocabulary.unk, words=0, characters=0, bytes=0)
     return TrainingData(train=train, valid=None, vocabulary=vocabulary, options=RunOptions(**job["options"]))
 
 
