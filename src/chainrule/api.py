@@ -156,7 +156,7 @@ def train(
     if system.rank_and_size()[0] and family != "ngram":
         follow(options.device)
     with _ranks(family, options.device), _writing(options), _ids_file(family, memory, corpus) as ids_file:
-        prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, ids_file)
+        prepared = _prepare(family, corpus, settings.tokenizer, held_out, options.progress, ids_file)
         origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
             verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
@@ -322,6 +322,7 @@ def resolve_settings(
 
 
 def _prepare(
+    family: str,
     corpus: Corpus,
     tokenizer: TokenizerConfig | Path,
     valid: Corpus | None,
@@ -329,7 +330,8 @@ def _prepare(
     ids_file: Path | None,
 ) -> PreparedCorpus:
     """Prepare the texts; raise if the validation text has no words."""
-    prepared = prepare_corpus(corpus, tokenizer, valid, progress, ids_file)
+    is_network = family != "ngram"
+    prepared = prepare_corpus(corpus, tokenizer, valid, progress, ids_file, maps_shards=is_network)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text contains no words; give a text with words, or omit --valid")
     return prepared

@@ -49,14 +49,16 @@ def prepare_corpus(
     valid: Corpus | None = None,
     progress: Progress = silent,
     ids_file: Path | None = None,
+    *,
+    maps_shards: bool = False,
 ) -> PreparedCorpus:
     """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses only `corpus`.
 
     With `ids_file`, the ids of the training text are written there and memory-mapped. `corpus` may be a folder of
-    id shards, which has a tokenizer.
+    id shards, which has a tokenizer; with `maps_shards` the ids stay in its files.
     """
     if (shards := find_shards(corpus)) is not None:
-        return _read_shards(shards, corpus, tokenizer, valid, progress, ids_file)
+        return _read_shards(shards, corpus, tokenizer, valid, progress, ids_file, maps_shards)
     scan = None
     if isinstance(tokenizer, Path):
         trained = load_tokenizer(tokenizer)
@@ -97,6 +99,7 @@ def _read_shards(
     valid: Corpus | None,
     progress: Progress,
     ids_file: Path | None,
+    maps_shards: bool,
 ) -> PreparedCorpus:
     """Prepare a training text that was encoded as id shards."""
     trained = load_tokenizer(folder)
@@ -109,7 +112,7 @@ def _read_shards(
         )
     progress("reading ids", 0, None)
     shards = open_shards(folder, trained.vocabulary)
-    train = shards.read(ids_file)
+    train = shards.map() if maps_shards else shards.read(ids_file)
     encoded, digest = (None, None) if valid is None else encode_with_fingerprint(valid, trained, progress)
     _warn_of_unsuited(trained, train, encoded)
     return PreparedCorpus(

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from chainrule import api
+from chainrule.applications.encode import encode_corpus
 from chainrule.config import build_config
 from chainrule.data import encoded
 from chainrule.data.encoded import MappedIds
 from chainrule.errors import ChainruleWarning
 from chainrule.neural import feedforward, gru, lstm, rnn, transformer
+from chainrule.text.corpus import Corpus
+from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.training import batches
 from chainrule.training.batches import BatchPart, LineBatches, MappedStream, StreamBatches, Window
 from chainrule.training.step import EagerStepper, TrainingStep, next_token
@@ -177,4 +180,30 @@ def test_a_large_text_is_mapped_and_gives_the_same_network(
         for limit in (api.LARGEST_IN_MEMORY, 10):
             monkeypatch.setattr(api, "LARGEST_IN_MEMORY", limit)
             models.append(api.train("lstm", text, device="cpu", **settings).lm.network.state_dict())
+    assert all(torch.equal(tensor, models[1][name]) for name, tensor in models[0].items())
+
+
+@pytest.mark.parametrize("context", ["line", "stream"])
+def test_network_trains_from_the_files_of_shards(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, context: Any
+) -> None:
+    """The shards are mapped, not copied, and give the network of the text."""
+    text = tmp_path / "text.txt"
+    text.write_text("a b c d\nb c\nc d e a\n\ne\n" * 9)
+    encode_corpus(Corpus.of(text), tmp_path / "shards", tokenizer=TokenizerConfig(), tokens_per_shard=20)
+    settings: dict[str, Any] = {"hidden": 8, "epochs": 2, "batch_size": 4, "bptt": 5, "context": context}
+    mapped: list[int] = []
+    real = MappedIds.__init__
+
+    def counted(ids: MappedIds, arrays: Any) -> None:
+        mapped.append(len(arrays))
+        real(ids, arrays)
+
+    monkeypatch.setattr(MappedIds, "__init__", counted)
+    models = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ChainruleWarning)
+        for source in (text, tmp_path / "shards"):
+            models.append(api.train("lstm", source, device="cpu", **settings).lm.network.state_dict())
+    assert max(mapped) > 3
     assert all(torch.equal(tensor, models[1][name]) for name, tensor in models[0].items())

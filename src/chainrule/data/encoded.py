@@ -82,6 +82,9 @@ class MappedIds:
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
+    def __getitem__(self, index: slice) -> Ids:
+        return self.read(*index.indices(len(self))[:2])
+
     def read(self, first: int, last: int) -> Ids:
         """Return the ids from `first` to `last`, exclusive; those of one array are not copied."""
         if len(self._views) == 1:
