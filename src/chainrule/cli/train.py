@@ -150,9 +150,13 @@ def _one_report() -> Iterator[None]:
         if rank or system.LAUNCHER in os.environ:  # rank 0 or the launcher reports it
             raise SystemExit(system.LOST) from None
         raise
-    except (Diverged, KeyboardInterrupt) as error:
+    except KeyboardInterrupt:
         if rank:
-            raise SystemExit(1 if isinstance(error, Diverged) else INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
+        raise
+    except (Diverged, UsageError) as error:  # raised by all
+        if rank:
+            raise SystemExit(error.exit_code) from None
         raise
     except ChainruleError as error:
         if rank:

@@ -142,7 +142,7 @@ def process_group(device: str) -> Iterator[Ranks]:
     local_rank, local_size = (int(os.environ.get(f"LOCAL_{name}", 0)) for name in ("RANK", "WORLD_SIZE"))
     backend = "gloo"
     if device == "cuda" or (device == "auto" and torch.cuda.is_available()):
-        if local_rank >= torch.cuda.device_count():
+        if local_size > torch.cuda.device_count():
             raise UsageError(
                 f"{local_size} processes cannot share {torch.cuda.device_count()} GPUs; start one for each GPU, "
                 "or choose --device cpu"
@@ -208,6 +208,8 @@ def launch(processes: int, arguments: Sequence[str], threads: int | None = None)
         "TORCHELASTIC_RESTART_COUNT": "0",
         system.LAUNCHER: str(os.getpid()),
     }
+    if "TORCH_CPP_LOG_LEVEL" not in os.environ:
+        shared["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # a lost connection is reported once, by this process
     if threads is None and "OMP_NUM_THREADS" not in os.environ:
         shared["OMP_NUM_THREADS"] = str(max(1, system.thread_count() // processes))
     children: list[subprocess.Popen[bytes]] = []
