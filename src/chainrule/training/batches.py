@@ -7,7 +7,6 @@ Batches depend only on the text, the seed and the epoch, so that a run can be re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -36,22 +35,22 @@ class BatchPart:
     row_share: float  # share of the rows; 0: the row is a placeholder
 
 
-_current_part: ContextVar[BatchPart | None] = ContextVar("current_part", default=None)
+_parts: list[BatchPart | None] = [None]  # the parts being computed, innermost last; torch.compile can read a list
 
 
 def current_part() -> BatchPart | None:
     """Return the part of a batch that is being computed; None for a whole batch."""
-    return _current_part.get()
+    return _parts[-1]
 
 
 @contextmanager
 def computing(part: BatchPart | None) -> Iterator[None]:
     """Set the part of a batch that the block computes: dropout masks are drawn for the whole batch and sliced."""
-    token = _current_part.set(part)
+    _parts.append(part)
     try:
         yield
     finally:
-        _current_part.reset(token)
+        _parts.pop()
 
 
 @dataclass(frozen=True, slots=True)

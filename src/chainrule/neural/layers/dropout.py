@@ -29,13 +29,13 @@ def keep_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
 
 def is_sliced(x: Tensor) -> bool:
     """Whether masks are drawn for a larger batch of which `x` has a part of the rows."""
-    return current_part() is not None and not x.is_cuda
+    return not x.is_cuda and current_part() is not None
 
 
 def row_mask(like: Tensor, shape: tuple[int, ...], p: float, rows: int) -> Tensor:
     """Mask of a tensor whose axis `rows` has the rows of the current part of a batch."""
-    part = current_part()
-    if part is None or not is_sliced(like):
+    part = None if like.is_cuda else current_part()  # not read by a compiled network on a GPU
+    if part is None:
         return keep_mask(like, shape, p)
     whole = tuple(part.total_rows if axis == rows else size for axis, size in enumerate(shape))
     return keep_mask(like, whole, p).index_select(rows, torch.from_numpy(part.rows))
