@@ -163,7 +163,7 @@ class TrainingStep:
         tokens: int | Tensor = window.targets.numel() if window.mask is None else window.mask.sum()
         sum_nats = nats * tokens
         if self.ranks.is_distributed:
-            is_placeholder = window.part is not None and not window.part.token_share
+            is_placeholder = window.part is not None and not window.part.token_share  # language models only
             self.flat.totals[0], self.flat.totals[1] = (0, 0) if is_placeholder else (sum_nats, tokens)
             self.ranks.add(self.flat.summed)
             sum_nats, tokens = self.flat.totals
@@ -174,7 +174,7 @@ class TrainingStep:
 
     def _backward(self, window: Window, state: Tensors) -> tuple[Tensor, Tensors]:
         """Add the gradient of a window; return the mean nats and the state after it, both detached."""
-        with computing(window.part):
+        with computing(_part_of(window)):
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
@@ -234,6 +234,11 @@ class TrainingStep:
         torch.maximum(statistics[LARGEST_NORM], norm, out=statistics[LARGEST_NORM])
 
 
+def _part_of(window: Any) -> BatchPart | None:
+    """Return the part of a batch that the window is; the batches of tasks are never divided."""
+    return window.part if isinstance(window, Window) else None
+
+
 class EagerStepper:
     """Runs batches of any shape eagerly."""
 
@@ -250,10 +255,11 @@ class EagerStepper:
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         """Update the parameters on each batch from index `first` of the epoch; yield after every update."""
         for window in self.source.windows(epoch, first):
-            if self._restored is not None and window.part is not None:
-                rows = torch.from_numpy(window.part.rows).to(self.step.device)
+            self.part = _part_of(window)
+            if self._restored is not None and self.part is not None:
+                rows = torch.from_numpy(self.part.rows).to(self.step.device)
                 self.state = tuple(tensor[rows] for tensor in self._restored)
-            self._restored, self.part = None, window.part
+            self._restored = None
             if window.starts or self.state is None or len(self.state[0]) != len(window.inputs):
                 self.state = self.step.network.start(len(window.inputs))
             self.state = self.step(window, self.state)
