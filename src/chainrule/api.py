@@ -153,8 +153,6 @@ def train(
         job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
         with _writing(options):
             return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
-    if system.rank_and_size()[0] and family != "ngram":
-        follow(options.device)
     with _ranks(family, options.device), _writing(options), _ids_file(family, memory, corpus) as ids_file:
         prepared = _prepare(family, corpus, settings.tokenizer, held_out, options.progress, ids_file)
         origin = _origin(family, corpus, prepared.fingerprint, options)
@@ -384,12 +382,14 @@ def _memory_limit(family: str, memory: str | int | None) -> int | None:
 
 
 def _ranks(family: str, device: str) -> AbstractContextManager[Any]:
-    """Join the processes that torchrun started, if any."""
-    size = system.rank_and_size()[1]
+    """Join the processes that torchrun started, if any; in ranks other than 0, train and exit."""
+    rank, size = system.rank_and_size()
     if not size:
         return nullcontext()
     if family == "ngram":
         raise UsageError("torchrun and --processes are for networks; for an ngram model give --workers")
+    if rank:
+        follow(device)
     from chainrule.training import ranks
 
     return ranks.process_group(device)
