@@ -197,7 +197,12 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
     kernel = {"simd": "none", "input": matrix, "output": matrix, "x": rows, "y": rows, "rate": 0.1}
     pair = {"pair": np.ones((2, 4), np.float32), "squares": np.ones((2, 4), np.float32)}
     text = [str(pool.folder / "text.txt").encode()]
-    encoding = core.WordEncoding({"a": 3}, 0, 2)
+    vocabulary = core.WordVocabulary(["<unk>", "a", "<s>", "</s>"])
+    encoding = core.WordEncoding(vocabulary, 0, 3)
+    counter = core.VocabularyCounter()
+    counter.add("a b a")
+    counted = counter.finish(["b"])
+    trie = core.CharacterTrie(["ab", "b"], order=3)
     table = {"key": np.arange(V), "log_prob": np.full(V, -2, np.float32), "log_backoff": np.zeros(V, np.float32)}
     training = {"ids": ids_of(0), "order": 3, **words}
     arpa = iter([(pool.folder / "model.arpa").read_bytes()])
@@ -205,7 +210,11 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         (core.build_info, {}),
         (core.kernel_names, {}),
         (core.count_plain_words, {"files": text, "threads": 1}),
-        (core.WordEncoding, {"known": {"a": 3}, "unk": 0, "eos": 2, "placeholder": None}),
+        (core.WordVocabulary, {"names": ["<unk>", "a", "<s>", "</s>"], "controls": 2}),
+        (core.WordVocabulary.from_json, {"content": b"", "begin": 0, "end": 0, "controls": ["<s>"]}),
+        (vocabulary.find, {"word": "a"}),
+        (vocabulary.json_entries, {"from_id": 0, "to_id": 2}),
+        (core.WordEncoding, {"vocabulary": vocabulary, "unk": 0, "eos": 3, "placeholder": None}),
         (
             core.encode_plain_words,
             {"files": text, "encoding": encoding, "threads": 1, "ids_file": str(pool.path()).encode()},
@@ -220,7 +229,7 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         ),
         (
             core.scan_plain_text(text, 1).encode,
-            {"known": {"a": 3}, "unk": 0, "eos": 2, "threads": 1},
+            {"encoding": encoding, "threads": 1},
         ),
         (core.sketch_plain_lines, {"files": text, "shortest": 1, "size": 8, "threads": 1}),
         (core.kernel_bag, kernel),
@@ -259,6 +268,25 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
             | {"is_single": False},
         ),
         (core.WordCounter, {"file": pool.path()}),
+        (core.VocabularyCounter, {"memory": 1, "folder": str(pool.folder)}),
+        (counter.add, {"words": "a b"}),
+        (counter.finish, {"excluded": ["a"]}),
+        (counted.types_from, {"count": 1}),
+        (counted.excluded_count, {"index": 0}),
+        (counted.select, {"most": 2, "first": ["<unk>"], "last": ["<s>"]}),
+        (core.count_ids, {"ids_file": pool.path().encode(), "size": 3}),
+        (core.sample_plain_text, {"files": text, "placeholder": None, "pieces": 4, "min_count": 1}),
+        (core.CharacterTrie, {"spellings": ["ab"], "counted": counted, "order": 3, "windows": 2}),
+        (core.CharacterTrie.of_levels, {"alphabet": np.array([97], np.uint32), "levels": []}),
+        (trie.estimate, {"n": 1, "shorter": np.full(5, 0.25)}),
+        (trie.word, {"n": 1}),
+        (trie.first, {"n": 1}),
+        (trie.count, {"n": 1}),
+        (core.Speller, {"trie": trie, "logs": [], "log_others": -1.0, "log_outside": -1.0, "is_single": False}),
+        (
+            pool.spellers[0].vocabulary_log_probs,
+            {"vocabulary": vocabulary, "excluded": [0], "others": ["a"], "threads": 2},
+        ),
         *embeddings(pool),
     ]
 

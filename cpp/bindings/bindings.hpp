@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "text/vocabulary.hpp"
 
 namespace chainrule {
 
@@ -28,6 +29,16 @@ void bind_text_reader(nanobind::module_& module);      // texts in pieces of lin
 void bind_text(nanobind::module_& module);             // encoding of texts as word ids
 void bind_duplicates(nanobind::module_& module);       // hashes and near duplicates of documents
 void bind_speller(nanobind::module_& module);          // character model for unknown words
+
+struct PyVocabulary {
+    std::shared_ptr<const WordVocabulary> vocabulary;
+};
+
+// The counted words of a text, and the object that `words` reads.
+struct PyCountedWords {
+    std::shared_ptr<const void> owner;
+    CountedWords words;
+};
 
 // Validated views of NumPy arrays, and NumPy arrays that own C++ memory.
 

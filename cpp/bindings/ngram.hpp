@@ -123,9 +123,11 @@ class TextViews {
     std::vector<std::string_view> views_;
 };
 
-// Copies a sequence of words with no temporary memory; null for None.
+// The names of a WordVocabulary, or a copy of a sequence of words; null for None.
 inline std::shared_ptr<const WordList> word_list(const nanobind::object& names) {
     if (names.is_none()) return nullptr;
+    if (nanobind::isinstance<PyVocabulary>(names))
+        return nanobind::cast<const PyVocabulary&>(names).vocabulary->names();
     const nanobind::object sequence = nanobind::steal(PySequence_Fast(names.ptr(), "names must be a list"));
     if (!sequence.is_valid()) nanobind::raise_python_error();
     auto list = std::make_shared<WordList>();

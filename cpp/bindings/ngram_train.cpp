@@ -144,8 +144,8 @@ std::tuple<nb::list, nb::list> train_within(
     return {of, why};
 }
 
-std::uint64_t least(std::int64_t tokens, std::int64_t vocabulary, std::int64_t order,
-                    const std::string& layout, std::int64_t bits) {
+TrainingSize training_size(std::int64_t tokens, std::int64_t vocabulary, std::int64_t order,
+                           const std::string& layout, std::int64_t bits) {
     const LayoutChoice choice = layout_choice(layout, bits);
     TrainingSize size;
     if (tokens < 0) throw ArgumentError("tokens is " + std::to_string(tokens) + "; give 0 or more");
@@ -154,8 +154,7 @@ std::uint64_t least(std::int64_t tokens, std::int64_t vocabulary, std::int64_t o
     size.order = checked_number(order, 1, kMaxOrders, "order");
     size.is_small = choice.kind == LayoutKind::small;
     size.is_quantized = choice.bits != 0;
-    trim_heap();
-    return minimum_memory(size, memory_in_use());
+    return size;
 }
 
 }  // namespace
@@ -181,6 +180,8 @@ void bind_ngram_memory(nb::module_& module) {
                "`progress(done, of)` is called repeatedly; `records` is the maximum sorted at once, 0 for "
                "as many as fit; `max_rows` is the maximum of one order; counts from `max_count` on are "
                "stored apart. Return D1, D2 and D3+ of each order, and the reason for default discounts.");
+    module.def("return_large_blocks", &return_large_blocks,
+               "Make the allocator return large blocks to the system as soon as they are freed.");
     module.def(
         "memory_in_use",
         [] {
@@ -188,10 +189,24 @@ void bind_ngram_memory(nb::module_& module) {
             return memory_in_use();
         },
         "The resident memory of the process in bytes, after unused heap memory was returned to the system.");
-    module.def("ngram_least_memory", &least, nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
-               nb::arg("layout") = "fast", nb::arg("bits") = 0,
-               "The minimum `memory` of ngram_train_within for a text of `tokens` tokens, in this process "
-               "in its current state and without names.");
+    module.def(
+        "ngram_disk_required",
+        [](std::int64_t tokens, std::int64_t vocabulary, std::int64_t order) {
+            return disk_required(training_size(tokens, vocabulary, order, "fast", 0));
+        },
+        nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"),
+        "The bytes of all temporary files of ngram_train_within.");
+    module.def(
+        "ngram_least_memory",
+        [](std::int64_t tokens, std::int64_t vocabulary, std::int64_t order, const std::string& layout,
+           std::int64_t bits) {
+            trim_heap();
+            return minimum_memory(training_size(tokens, vocabulary, order, layout, bits), memory_in_use());
+        },
+        nb::arg("tokens"), nb::arg("vocabulary_size"), nb::arg("order"), nb::arg("layout") = "fast",
+        nb::arg("bits") = 0,
+        "The minimum `memory` of ngram_train_within for a text of `tokens` tokens, in this process "
+        "in its current state and without names.");
 }
 
 }  // namespace chainrule

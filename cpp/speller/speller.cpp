@@ -1,9 +1,7 @@
 #include "speller/speller.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -22,30 +20,22 @@ std::uint64_t hash(std::uint64_t x) {
     return x ^ (x >> 29);
 }
 
-// Decodes the character at `at` and advances `at`; returns the maximum value for invalid UTF-8.
-std::uint32_t next_code(const char*& at, const char* end) {
-    const auto first = static_cast<unsigned char>(*at++);
-    if (first < 0x80) return first;
-    const int continuation = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : first >= 0xC0 ? 1 : -1;
-    if (continuation < 0 || end - at < continuation) return std::numeric_limits<std::uint32_t>::max();
-    std::uint32_t code = first & (0x3FU >> continuation);
-    for (int i = 0; i < continuation; ++i) {
-        const auto byte = static_cast<unsigned char>(at[i]);
-        if ((byte & 0xC0) != 0x80) return std::numeric_limits<std::uint32_t>::max();
-        code = (code << 6) | (byte & 0x3F);
-    }
-    at += continuation;
-    return code;
-}
-
 }  // namespace
 
-const Speller::Slot* Speller::Level::find(std::int64_t key) const {
-    const std::size_t mask = slots.size() - 1;
-    for (std::size_t at = hash(static_cast<std::uint64_t>(key)) & mask;; at = (at + 1) & mask) {
-        if (slots[at].key == key) return &slots[at];
-        if (slots[at].key < 0) return nullptr;
+std::int64_t Speller::Level::find(std::int64_t context, std::uint32_t id) const {
+    const std::size_t begin = first[static_cast<std::size_t>(context)];
+    std::size_t from = begin, size = first[static_cast<std::size_t>(context) + 1] - begin;
+    while (size > 0) {
+        const std::size_t half = size / 2;
+        if (word[from + half] < id) {
+            from += half + 1;
+            size -= half + 1;
+        } else {
+            size = half;
+        }
     }
+    const bool is_found = from < first[static_cast<std::size_t>(context) + 1] && word[from] == id;
+    return is_found ? static_cast<std::int64_t>(from) : -1;
 }
 
 Speller::Speller(SpellerConfig config, std::span<const SpellerLevel> levels) : config_(std::move(config)) {
@@ -69,18 +59,47 @@ Speller::Speller(SpellerConfig config, std::span<const SpellerLevel> levels) : c
         previous_size = size;
     }
     for (std::size_t id = 0; id < V; ++id)
-        first_.push_back({levels[0].log_probs[id], levels[0].log_backoffs[id]});
+        characters_.push_back({levels[0].log_probs[id], levels[0].log_backoffs[id]});
+    rows_.reserve(2 * levels.size());  // the levels view the elements
+    previous_size = V;
     for (const SpellerLevel& level : levels.subspan(1)) {
-        Level& table = levels_.emplace_back();
-        table.slots.resize(std::bit_ceil(2 * level.keys.size() + 2));
-        const std::size_t mask = table.slots.size() - 1;
+        std::vector<std::uint32_t>& first = rows_.emplace_back();
+        std::vector<std::uint32_t>& word = rows_.emplace_back();
         for (std::size_t row = 0; row < level.keys.size(); ++row) {
-            std::size_t at = hash(static_cast<std::uint64_t>(level.keys[row])) & mask;
-            while (table.slots[at].key >= 0) at = (at + 1) & mask;
-            table.slots[at] = {level.keys[row], level.log_probs[row], level.log_backoffs[row],
-                               static_cast<std::int32_t>(row)};
+            const auto key = static_cast<std::uint64_t>(level.keys[row]);
+            while (first.size() <= key / V) first.push_back(static_cast<std::uint32_t>(row));
+            word.push_back(static_cast<std::uint32_t>(key % V));
         }
+        first.resize(previous_size + 1, static_cast<std::uint32_t>(level.keys.size()));
+        levels_.push_back({first,
+                           word,
+                           {{level.log_probs.begin(), level.log_probs.end()},
+                            {level.log_backoffs.begin(), level.log_backoffs.end()}}});
+        previous_size = level.keys.size();
     }
+    index_alphabet();
+}
+
+Speller::Speller(SpellerConfig config, std::shared_ptr<const CharacterTrie> trie,
+                 std::vector<SpellerLogs> logs)
+    : config_(std::move(config)), trie_(std::move(trie)) {
+    const auto& levels = trie_->levels();
+    bool is_valid =
+        levels.size() <= kMaxOrder && logs.size() == levels.size() && config_.alphabet == trie_->alphabet();
+    for (std::size_t k = 0; is_valid && k < levels.size(); ++k) {
+        is_valid = logs[k].log_probs.size() == levels[k].word.size() &&
+                   logs[k].log_backoffs.size() == levels[k].word.size();
+    }
+    if (!is_valid) throw Error("the logarithms are not those of the n-grams of the speller");
+    for (std::size_t id = 0; id < trie_->size(); ++id)
+        characters_.push_back({logs[0].log_probs[id], logs[0].log_backoffs[id]});
+    for (std::size_t k = 1; k < levels.size(); ++k)
+        levels_.push_back({levels[k - 1].first, levels[k].word, std::move(logs[k])});
+    index_alphabet();
+}
+
+void Speller::index_alphabet() {
+    const std::vector<std::uint32_t>& alphabet = config_.alphabet;
     ascii_.fill(static_cast<std::uint32_t>(alphabet.size()));
     for (std::size_t id = 0; id < alphabet.size() && alphabet[id] < ascii_.size(); ++id) {
         ascii_[alphabet[id]] = static_cast<std::uint32_t>(id);
@@ -102,23 +121,25 @@ std::uint32_t Speller::number_of(std::uint32_t code) const {
 double Speller::log_prob(std::string_view word) const {
     if (!config_.placeholder.empty() && word == config_.placeholder) return config_.log_placeholder;
     const auto A = static_cast<std::uint32_t>(config_.alphabet.size());
-    const std::int64_t V = A + 3;
     const std::uint32_t begin = A + 1, end = A + 2;
     std::array<std::int64_t, kMaxOrder> rows;  // row of the n-gram of each length that ends here; −1: none
     std::array<double, kMaxOrder> backoffs;    // and their weights
     std::fill_n(rows.begin(), levels_.size() + 1, -1);
     std::fill_n(backoffs.begin(), levels_.size() + 1, 0.0);
     rows[0] = begin;
-    backoffs[0] = first_[begin].log_backoff;
+    backoffs[0] = characters_[begin].log_backoff;
     const auto read = [&](std::uint32_t id) {
-        double log_p = first_[id].log_prob;
+        double log_p = characters_[id].log_prob;
         std::int64_t context = std::exchange(rows[0], id);
-        double backoff = std::exchange(backoffs[0], first_[id].log_backoff);
+        double backoff = std::exchange(backoffs[0], characters_[id].log_backoff);
         for (std::size_t m = 1; m <= levels_.size(); ++m) {
-            const Slot* const slot = context < 0 ? nullptr : levels_[m - 1].find(context * V + id);
-            log_p = slot ? static_cast<double>(slot->log_prob) : log_p + backoff;
-            context = std::exchange(rows[m], slot ? slot->row : -1);
-            backoff = std::exchange(backoffs[m], slot ? static_cast<double>(slot->log_backoff) : 0.0);
+            const Level& level = levels_[m - 1];
+            const std::int64_t row = context < 0 ? -1 : level.find(context, id);
+            const auto at_row = static_cast<std::size_t>(row);
+            log_p = row >= 0 ? static_cast<double>(level.logs.log_probs[at_row]) : log_p + backoff;
+            context = std::exchange(rows[m], row);
+            backoff = std::exchange(backoffs[m],
+                                    row >= 0 ? static_cast<double>(level.logs.log_backoffs[at_row]) : 0.0);
         }
         return log_p;
     };
@@ -126,7 +147,7 @@ double Speller::log_prob(std::string_view word) const {
     const char* at = word.data();
     const char* const last = at + word.size();
     while (at < last) {
-        const std::uint32_t id = number_of(next_code(at, last));
+        const std::uint32_t id = number_of(next_character(at, last));
         sum += read(id) - (id == A ? config_.log_others : 0);
     }
     if (!config_.is_single) sum += read(end);

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "speller/character_trie.hpp"
+
 namespace chainrule {
 
 // The n-grams of one length, as in tables.py: `keys` are ascending; a key is the row of the n-gram without
@@ -22,6 +24,11 @@ namespace chainrule {
 struct SpellerLevel {
     std::span<const std::int64_t> keys;
     std::span<const float> log_probs, log_backoffs;
+};
+
+// The logarithms of the rows of one order of a CharacterTrie.
+struct SpellerLogs {
+    std::vector<float> log_probs, log_backoffs;
 };
 
 struct SpellerConfig {
@@ -37,6 +44,8 @@ class Speller {
   public:
     // Throws Error if the tables are invalid.
     Speller(SpellerConfig config, std::span<const SpellerLevel> levels);
+    // The alphabet of `config` is that of the trie.
+    Speller(SpellerConfig config, std::shared_ptr<const CharacterTrie> trie, std::vector<SpellerLogs> logs);
     ~Speller();
 
     // Log-probability of a word in UTF-8; an invalid byte counts as an unknown character.
@@ -60,25 +69,26 @@ class Speller {
     };
 
   private:
-    struct Slot {
-        std::int64_t key = -1;  // −1: free
-        float log_prob = 0, log_backoff = 0;
-        std::int32_t row = -1;
-    };
-    // Hash table of one length from 2 on: open addressing, at most half full.
+    // The n-grams of one length from 2 on: those behind row r of the length before are the rows
+    // [first[r], first[r + 1]), by ascending character.
     struct Level {
-        std::vector<Slot> slots;
-        const Slot* find(std::int64_t key) const;
+        std::span<const std::uint32_t> first, word;
+        SpellerLogs logs;
+        std::int64_t find(std::int64_t context, std::uint32_t id) const;  // the row; −1: none
     };
     struct First {
         float log_prob, log_backoff;
     };
+    void index_alphabet();
     std::uint32_t number_of(std::uint32_t code) const;
 
     SpellerConfig config_;
     std::array<std::uint32_t, 128> ascii_;
-    std::vector<First> first_;
+    std::vector<First> characters_;
     std::vector<Level> levels_;
+    // What the levels view: a trie, or rows from keys.
+    std::shared_ptr<const CharacterTrie> trie_;
+    std::vector<std::vector<std::uint32_t>> rows_;
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<CachedScorer::Cache>> idle_caches_;
 };

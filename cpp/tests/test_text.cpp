@@ -178,26 +178,32 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
                           options_of(piece));
     };
     TextReader text = reader();
-    const std::optional<WordCounts> counts = count_words(text, {}, threads);
+    WordCounting counting(threads, {});
+    check(count_words(text, {}, threads, counting), "plain");
+    counting.finish();
+    const auto [words, counts] =
+        CountedWords([&](const CountedWords::Visit& visit) { counting.for_each(visit); }, {}).sorted();
     std::string order;
-    for (const std::uint32_t i : counts->order)
-        order += std::string(counts->words.word(i)) + "=" + std::to_string(counts->counts[i]) + " ";
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        order += std::string(words.name(i)) + "=" + std::to_string(counts[i]) + " ";
     check(order == "b=3 a=2 longer-than-eight=2 z=1 ", "by count, then by bytes: " + order);
 
-    WordEncoding encoding{{}, {7, 5}, 0, 9};
-    encoding.words.add(Word::of("a"));
-    encoding.words.add(Word::of("b"));
-    const std::vector<std::int32_t> expected{5, 7, 5, 9, 9, 7, 0, 5, 9, 0, 0, 9};
+    auto names = std::make_shared<WordList>();
+    for (const char* const name : {"?", "a", "b", "<s>", "</s>"}) names->add(name);
+    const WordEncoding encoding{std::make_shared<WordVocabulary>(names, 2), 0, 4};
+    const std::vector<std::int32_t> expected{2, 1, 2, 4, 4, 1, 0, 2, 4, 0, 0, 4};
     std::string received;
     const OnLines receive = [&](const std::string& lines) { received += lines; };
     TextReader second = reader();
+    WordCounting unknown(threads, {});
     const std::optional<EncodedWords> result =
-        encode_words(second, encoding, numbers.name(), {1, 10}, threads, receive);
+        encode_words(second, encoding, numbers.name(), {1, 10}, threads, unknown, receive);
     check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "lines in order");
-    std::string spelled;
-    for (const auto& [table, number] : result->spellings)
-        spelled += std::string(result->spelled[table].word(number)) + " ";
-    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in their order: " + spelled);
+    unknown.finish();
+    std::map<std::string, std::uint64_t> spelled;
+    unknown.for_each([&](std::string_view word, std::uint64_t count) { spelled[std::string(word)] = count; });
+    check(spelled == std::map<std::string, std::uint64_t>{{"longer-than-eight", 2}, {"z", 1}},
+          "unknown words");
     // "b a b", "", "a longer-than-eight b", "z longer-than-eight": 5 + 0 + 21 + 19, and four line ends.
     check(result->sizes.words == 8 && result->sizes.lines == 4, "words and lines");
     check(result->sizes.characters == 49 && result->sizes.bytes == 49, "characters and bytes");
@@ -206,7 +212,7 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     in.read(reinterpret_cast<char*>(read.data()), static_cast<std::streamsize>(read.size() * 4));
     check(in.gcount() == static_cast<std::streamsize>(expected.size() * 4), "ids in the file");
     check(std::equal(expected.begin(), expected.end(), read.begin()), "the same in the file");
-    check_fails([&] { encode_words(second, encoding, "/nowhere/ids", {}, threads); },
+    check_fails([&] { encode_words(second, encoding, "/nowhere/ids", {}, threads, unknown); },
                 "/nowhere/ids cannot be written");
 
     // The same in memory, in one pass.
@@ -216,10 +222,10 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(received == "b a b\n\n  a\tlonger-than-eight b \nz longer-than-eight\n", "lines in order");
     check(std::equal(expected.begin(), expected.end(), in_memory->ids.begin(), in_memory->ids.end()),
           "the same in memory");
-    spelled.clear();
+    std::string in_order;
     for (const auto& [table, number] : in_memory->spellings)
-        spelled += std::string(in_memory->spelled[table].word(number)) + " ";
-    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words in memory: " + spelled);
+        in_order += std::string(in_memory->spelled[table].word(number)) + " ";
+    check(in_order == "longer-than-eight z longer-than-eight ", "unknown words in memory: " + in_order);
     check(in_memory->sizes.words == 8 && in_memory->sizes.lines == 4, "words and lines in memory");
     check(in_memory->sizes.characters == 49 && in_memory->sizes.bytes == 49,
           "characters and bytes in memory");
@@ -243,16 +249,16 @@ void words_and_ids(std::uint64_t piece, std::size_t threads) {
     check(scan->sketch().lines == 4, "lines of the sketch");
     std::vector<std::int32_t> ids(scan->words().counts.size(), 0);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-        if (scan->words().words.word(i) == "a") ids[i] = 7;
-        if (scan->words().words.word(i) == "b") ids[i] = 5;
+        if (scan->words().words.word(i) == "a") ids[i] = 1;
+        if (scan->words().words.word(i) == "b") ids[i] = 2;
     }
-    const ScannedIds encoded = scan->encode(ids, 0, 9, threads);
+    const ScannedIds encoded = scan->encode(ids, 0, 4, threads);
     check(std::equal(expected.begin(), expected.end(), encoded.ids.begin(), encoded.ids.end()), "ids");
-    spelled.clear();
+    in_order.clear();
     for (const std::uint32_t number : encoded.unknown)
-        spelled += std::string(scan->words().words.word(number)) + " ";
-    check(spelled == "longer-than-eight z longer-than-eight ", "unknown words of the scan: " + spelled);
-    check_fails([&] { scan->encode(ids, 0, 9, threads); }, "the text is already encoded; scan it again");
+        in_order += std::string(scan->words().words.word(number)) + " ";
+    check(in_order == "longer-than-eight z longer-than-eight ", "unknown words of the scan: " + in_order);
+    check_fails([&] { scan->encode(ids, 0, 4, threads); }, "the text is already encoded; scan it again");
 }
 
 void sketches(std::size_t threads) {

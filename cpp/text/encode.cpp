@@ -85,6 +85,28 @@ class PieceResults {
     std::vector<std::vector<std::pair<std::size_t, Result>>> parts_;  // by thread
 };
 
+// Passes the ids of consecutive parts of a text to push(id) and its unknown words to on_unknown(word); returns
+// the number of non-empty lines.
+template <class Push, class OnUnknown>
+std::uint64_t push_ids(const std::vector<std::string_view>& segments, const WordEncoding& encoding,
+                       const Push& push, const OnUnknown& on_unknown) {
+    std::uint64_t filled = 0;
+    bool is_empty = true;
+    const auto on_word = [&](const Word& word) {
+        const std::int32_t id = encoding.find(word);
+        push(id);
+        is_empty = false;
+        if (id == encoding.unknown) on_unknown(word);
+    };
+    const auto on_end = [&] {
+        push(encoding.end);
+        filled += !is_empty;
+        is_empty = true;
+    };
+    for (const std::string_view lines : segments) scan_words(lines, on_word, on_end);
+    return filled;
+}
+
 // Results of encoding a piece, besides its ids.
 struct PieceResult {
     std::vector<std::uint32_t> unknown;  // numbers in the table of the reading thread
@@ -106,27 +128,6 @@ TextSize measure_piece(const TextPiece& piece, const Splitting& splitting, std::
         tokens += splitting.is_on ? measure_text(words.back()).tokens() : segment.tokens();
     }
     return size;
-}
-
-// Encodes a piece and passes its ids to push(id).
-template <class Push>
-void encode_piece(const std::vector<std::string_view>& segments, const WordEncoding& encoding,
-                  WordTable& spelled, PieceResult& result, const Push& push) {
-    bool is_empty = true;
-    const auto on_word = [&](const Word& word) {
-        const std::uint32_t number = encoding.words.find(word);
-        const std::int32_t id = number == WordTable::kNone ? encoding.unknown : encoding.ids[number];
-        push(id);
-        is_empty = false;
-        if (id == encoding.unknown) result.unknown.push_back(spelled.add(word));
-    };
-    for (const std::string_view lines : segments) {
-        scan_words(lines, on_word, [&] {
-            push(encoding.end);
-            result.filled += !is_empty;
-            is_empty = true;
-        });
-    }
 }
 
 // Collects the spellings of all pieces in text order; returns the number of non-empty lines.
@@ -154,12 +155,13 @@ UninitializedBuffer<std::int32_t> concatenate(std::vector<UninitializedBuffer<st
     return all;
 }
 
-// What both kinds of encoding do with each piece of a text.
+// What both kinds of encoding do with each piece of a text. Unknown words are listed, or counted in `counts`.
 class Encoder {
   public:
     Encoder(const WordEncoding& encoding, const SketchSize& sketch, std::size_t threads,
-            const OnLines& on_lines)
+            const OnLines& on_lines, WordCounting* counts = nullptr)
         : encoding_(encoding),
+          counts_(counts),
           has_sketch_(sketch.size),
           texts_(on_lines, pieces_ahead(threads)),
           has_texts_(static_cast<bool>(on_lines)),
@@ -181,7 +183,14 @@ class Encoder {
         std::int32_t* at = ids.data();
         PieceResult& result = results_.add(thread, piece.number);
         result.thread = static_cast<std::uint32_t>(thread);
-        encode_piece(words, encoding_, spelled_[thread], result, [&](std::int32_t id) { *at++ = id; });
+        result.filled = push_ids(
+            words, encoding_, [&](std::int32_t id) { *at++ = id; },
+            [&](const Word& word) {
+                if (counts_)
+                    counts_->add(thread, word);
+                else
+                    result.unknown.push_back(spelled_[thread].add(word));
+            });
         return ids;
     }
 
@@ -199,6 +208,7 @@ class Encoder {
 
   private:
     const WordEncoding& encoding_;
+    WordCounting* const counts_;
     const bool has_sketch_;
     InOrder<std::string> texts_;
     const bool has_texts_;
@@ -222,13 +232,39 @@ TextSize measure_text(std::string_view lines) {
     return size;
 }
 
+bool count_words(TextReader& text, const Splitting& splitting, std::size_t threads, WordCounting& counts) {
+    return text.for_each_piece(threads, [&](std::size_t thread, const TextPiece& piece) {
+        check_word_lengths(piece);
+        std::string buffer;
+        for (const std::string_view lines : piece.segments)
+            scan_words(
+                splitting.apply(lines, buffer), [&](const Word& word) { counts.add(thread, word); }, [] {});
+    });
+}
+
+void TextSample::add(std::string_view lines) {
+    bytes_ += lines.size();
+    scan_words(
+        splitting_.apply(lines, buffer_),
+        [&](const Word& word) {
+            counter_.add(word, 1);
+            ++tokens_;
+        },
+        [&] { ++tokens_; });
+}
+
+std::uint64_t TextSample::types_with(std::uint64_t min_count) const {
+    return static_cast<std::uint64_t>(
+        std::ranges::count_if(counter_.counts, [&](std::uint64_t count) { return count >= min_count; }));
+}
+
 std::optional<EncodedWords> encode_words(TextReader& text, const WordEncoding& encoding,
                                          const std::string& file, const SketchSize& sketch,
-                                         std::size_t threads, const OnLines& on_lines) {
+                                         std::size_t threads, WordCounting& spelled, const OnLines& on_lines) {
     using Ids = UninitializedBuffer<std::int32_t>;
     threads = std::max<std::size_t>(threads, 1);
     WordIdOutput output(file);
-    Encoder encoder(encoding, sketch, threads, on_lines);
+    Encoder encoder(encoding, sketch, threads, on_lines, &spelled);
     InOrder<Ids> ids([&](const Ids& part) { output.write({part.begin(), part.end()}); },
                      pieces_ahead(threads));
     const auto encode = [&](std::size_t thread, const TextPiece& piece) {
@@ -272,7 +308,9 @@ EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding) {
     if (tokens) result.ids = UninitializedBuffer<std::int32_t>(tokens);
     std::int32_t* at = result.ids.data();
     std::vector<PieceResult> results(1);
-    encode_piece({words}, encoding, result.spelled[0], results[0], [&](std::int32_t id) { *at++ = id; });
+    results[0].filled = push_ids(
+        {words}, encoding, [&](std::int32_t id) { *at++ = id; },
+        [&](const Word& word) { results[0].unknown.push_back(result.spelled[0].add(word)); });
     result.sizes.add(size, merge_pieces(results, result));
     return result;
 }

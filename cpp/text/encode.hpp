@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@
 #include "text/input/text_reader.hpp"
 #include "text/line_sketch.hpp"
 #include "text/punctuation.hpp"
+#include "text/vocabulary.hpp"
+#include "text/word_counting.hpp"
 #include "text/word_table.hpp"
 #include "text/words.hpp"
 
@@ -39,10 +42,14 @@ TextSize measure_text(std::string_view lines);
 
 // Mapping from words to ids.
 struct WordEncoding {
-    WordTable words;
-    std::vector<std::int32_t> ids;  // by number in `words`
-    std::int32_t unknown, end;      // ids of unknown words and of the end of a line
+    std::shared_ptr<const WordVocabulary> vocabulary;
+    std::int32_t unknown, end;  // ids of unknown words and of the end of a line
     Splitting splitting = {};
+
+    std::int32_t find(const Word& word) const {
+        const std::uint32_t id = vocabulary->find(word);
+        return id == WordVocabulary::kNone ? unknown : static_cast<std::int32_t>(id);
+    }
 };
 
 // Counts as if words were separated by one blank and each line ended with one LF (TextCounts of encode.py).
@@ -82,11 +89,36 @@ std::optional<EncodedText> encode_text(TextReader& text, const WordEncoding& enc
 // Encodes lines in memory, each ending with LF; no sketch.
 EncodedText encode_lines(std::string_view lines, const WordEncoding& encoding);
 
-// Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text.
-// Returns nothing if a line is too long; the file is then incomplete.
+// Counts the words of a text. False, with some words counted, if a line, or a word of a vocabulary, is too
+// long.
+bool count_words(TextReader& text, const Splitting& splitting, std::size_t threads, WordCounting& counts);
+
+// Sizes of parts of a text, and their vocabulary, from which those of the text are extrapolated.
+class TextSample {
+  public:
+    explicit TextSample(Splitting splitting) : splitting_(std::move(splitting)) {}
+
+    void add(std::string_view lines);
+
+    std::uint64_t bytes() const { return bytes_; }
+    std::uint64_t tokens() const { return tokens_; }
+    std::uint64_t types() const { return counter_.counts.size(); }
+    std::uint64_t types_with(std::uint64_t min_count) const;
+
+  private:
+    Splitting splitting_;
+    WordCounter counter_;
+    std::string buffer_;
+    std::uint64_t bytes_ = 0, tokens_ = 0;
+};
+
+// Writes ids with `end` after each line to `file` as int32, in memory that does not grow with the text, and
+// counts the spellings of unknown words in `spelled`. Returns nothing if a line is too long; the file is then
+// incomplete.
 std::optional<EncodedWords> encode_words(TextReader& text, const WordEncoding& encoding,
                                          const std::string& file, const SketchSize& sketch,
-                                         std::size_t threads, const OnLines& on_lines = {});
+                                         std::size_t threads, WordCounting& spelled,
+                                         const OnLines& on_lines = {});
 
 // One scan of a text: sizes, word counts, line sketch, and the words in text order. A vocabulary chosen from
 // the counts then encodes the text without reading it again.

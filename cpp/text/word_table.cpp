@@ -1,5 +1,7 @@
 #include "text/word_table.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace chainrule {
@@ -32,6 +34,17 @@ Word Word::of(std::string_view letters) {
 }
 
 WordTable::WordTable() : shift_(64 - kFirstBits), slots_(std::size_t{1} << kFirstBits) {}
+
+void WordTable::reserve(std::size_t words, std::size_t letters) {
+    begins_.reserve(words + 1);
+    letters_.reserve(letters);
+}
+
+void WordTable::clear() {
+    letters_.clear();
+    begins_.resize(1);
+    std::fill(slots_.begin(), slots_.end(), Slot{0, 0, 0});
+}
 
 std::uint32_t WordTable::add_new(std::size_t slot, const Word& word) {
     if (size() >= 0x7FFFFFFF) throw Error("the text has more different words than can be numbered");

@@ -28,6 +28,10 @@ class WordTable {
         return std::string_view(letters_).substr(begins_[number], begins_[number + 1] - begins_[number]);
     }
 
+    std::size_t letters() const { return letters_.size(); }  // bytes of all words
+    void reserve(std::size_t words, std::size_t letters);    // does not add slots
+    void clear();                                            // keeps the memory
+
     std::uint32_t add(const Word& word);         // returns the number, a new one if necessary
     std::uint32_t find(const Word& word) const;  // returns the number, or kNone
 

@@ -38,17 +38,12 @@ WordCounts merge_counters(std::vector<WordCounter>& parts, std::vector<std::vect
     return WordCounts{std::move(all.words), std::move(all.counts), std::move(order)};
 }
 
-std::optional<WordCounts> count_words(TextReader& text, const Splitting& splitting, std::size_t threads) {
-    std::vector<WordCounter> parts(std::max<std::size_t>(threads, 1));
-    const auto count = [&](std::size_t thread, const TextPiece& piece) {
-        check_word_lengths(piece);
-        WordCounter& part = parts[thread];
-        std::string buffer;
-        for (const std::string_view lines : piece.segments)
-            scan_words(splitting.apply(lines, buffer), [&](const Word& word) { part.add(word, 1); }, [] {});
-    };
-    if (!text.for_each_piece(threads, count)) return {};
-    return merge_counters(parts);
+void merge_counters_unsorted(std::vector<WordCounter>& parts) {
+    for (std::size_t t = 1; t < parts.size(); ++t) {
+        for (std::size_t i = 0; i < parts[t].counts.size(); ++i)
+            parts.front().add(Word::of(parts[t].words.word(i)), parts[t].counts[i]);
+        parts[t] = WordCounter();
+    }
 }
 
 }  // namespace chainrule

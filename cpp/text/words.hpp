@@ -89,12 +89,12 @@ struct WordCounter {
     }
 };
 
+// Merges the counters of several threads into the first and empties the others.
+void merge_counters_unsorted(std::vector<WordCounter>& parts);
+
 // Merges the counters of several threads and empties them. `numbers`, if set, receives for each thread the
 // merged numbers by the numbers of the thread.
 WordCounts merge_counters(std::vector<WordCounter>& parts,
                           std::vector<std::vector<std::uint32_t>>* numbers = nullptr);
-
-// Returns nothing if a line, or a word of a vocabulary, is too long.
-std::optional<WordCounts> count_words(TextReader& text, const Splitting& splitting, std::size_t threads);
 
 }  // namespace chainrule

@@ -1,7 +1,6 @@
 """Python API: train, load and mix language models."""
 
 import dataclasses
-import hashlib
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +22,16 @@ from chainrule.evaluation.perplexity import perplexity
 from chainrule.model import Model, load_model
 from chainrule.neural.config import ModelConfig
 from chainrule.ngram import engine as engines
-from chainrule.ngram.family import FILE as NGRAM_FILE
+from chainrule.ngram import family as ngram
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.oov_speller import Speller
 from chainrule.ngram.sharded import ShardedModel, split
 from chainrule.prepared_corpus import (
+    MemoryLimit,
     PreparedCorpus,
     fit_speller,
     prepare_corpus,
+    rare_types,
     warn_of_long_tokens,
     warn_of_unknown,
 )
@@ -151,16 +152,17 @@ def train(
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     if engine is not None:
         job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
-        with _writing(options):
-            return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
-    with _ranks(family, options.device), _writing(options), _ids_file(family, memory, corpus) as ids_file:
-        prepared = _prepare(family, corpus, settings.tokenizer, held_out, options.progress, ids_file)
+        return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
+    with (
+        _ranks(family, options.device),
+        _writing(options),
+        _limit(family, memory, corpus, settings, options) as limit,
+    ):
+        prepared = _prepare(family, corpus, settings.tokenizer, held_out, options.progress, limit)
         origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
             verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
-        config, plan = settings.model, ""
-        if size is not None:
-            config, plan = _choose_size(family, prepared, settings, options)
+        config, plan = (settings.model, "") if size is None else _choose_size(family, prepared, settings, options)
         return train_prepared(family, config, prepared, origin, options, plan)
 
 
@@ -214,6 +216,11 @@ def _check_engine(family: str, engine: EngineOptions | None, shards: int | None,
 
 def _train_on_engine(job: NgramJob, valid: Corpus | None, options: RunOptions, run: EngineRun) -> Model:
     """Train an n-gram model on an engine."""
+    with _writing(options):
+        return _train_job(job, valid, options, run)
+
+
+def _train_job(job: NgramJob, valid: Corpus | None, options: RunOptions, run: EngineRun) -> Model:
     start = time.perf_counter()
     scratch = ScratchFolder()
     spellers: list[Future[Speller | None]] = []
@@ -224,7 +231,7 @@ def _train_on_engine(job: NgramJob, valid: Corpus | None, options: RunOptions, r
         ):
             folder = scratch.path if run.options.work is None else engine.work.path
             trained = train_ngram(
-                engine, job, folder / NGRAM_FILE, lambda counts: spellers.append(thread.submit(_speller, counts))
+                engine, job, folder / ngram.FILE, lambda counts: spellers.append(thread.submit(_speller, counts))
             )
         ngram_engine = engines.open_file(trained.path)
     except BaseException:
@@ -264,7 +271,7 @@ def _speller(counts: WordCounts) -> Speller | None:
     if counts.tokenizer.unk is None or counts.tokenizer.config.closed:
         return None
     spellings = [word for word, count in counts.unknown.items() for _ in range(count)]
-    return fit_speller(counts.tokenizer, spellings, counts.known)
+    return fit_speller(counts.tokenizer, spellings, lambda: rare_types(counts.known()))
 
 
 def _writing(options: RunOptions) -> AbstractContextManager[None]:
@@ -325,11 +332,11 @@ def _prepare(
     tokenizer: TokenizerConfig | Path,
     valid: Corpus | None,
     progress: Progress,
-    ids_file: Path | None,
+    limit: MemoryLimit | None,
 ) -> PreparedCorpus:
     """Prepare the texts; raise if the validation text has no words."""
     is_network = family != "ngram"
-    prepared = prepare_corpus(corpus, tokenizer, valid, progress, ids_file, maps_shards=is_network)
+    prepared = prepare_corpus(corpus, tokenizer, valid, progress, limit, maps_shards=is_network)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text contains no words; give a text with words, or omit --valid")
     return prepared
@@ -408,18 +415,42 @@ def follow(device: str = "auto") -> NoReturn:
 
 
 @contextmanager
-def _ids_file(family: str, memory: str | int | None, corpus: Corpus) -> Iterator[Path | None]:
-    """Yield a temporary file for the token ids, or None if they stay in memory.
+def _limit(
+    family: str, memory: str | int | None, corpus: Corpus, settings: Settings, options: RunOptions
+) -> Iterator[MemoryLimit | None]:
+    """Yield a memory limit and a temporary folder, else None (all in memory).
 
-    Those of an n-gram model are in a file if a memory limit was given, those of a network if the text is large or
-    several processes read them.
+    An n-gram model has a limit if one was given. A network keeps the token ids in a file if the text is large or
+    several processes read them; no text is too large for it.
     """
-    is_small = (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY and not system.rank_and_size()[1]
-    if memory is None and (family == "ngram" or is_small):
+    limit, config = options.memory_limit, settings.model
+    if family != "ngram":
+        is_small = (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY and not system.rank_and_size()[1]
+        with nullcontext() if is_small else scratch_folder() as scratch:
+            yield (
+                None
+                if scratch is None
+                else MemoryLimit(
+                    limit=system.parse_size(system.DEFAULT),
+                    folder=scratch,
+                    minimum=lambda tokens, words, has_words: 0,
+                )
+            )
+        return
+    if memory is None or limit is None:
         yield None
         return
+    engines.return_large_blocks()
     with scratch_folder() as scratch:
-        yield scratch / "ids"
+        yield MemoryLimit(
+            limit=limit,
+            folder=scratch,
+            minimum=lambda tokens, words, has_words: ngram.minimum_memory(
+                config, tokens, words, limit, has_words=has_words
+            ),
+            temporary=lambda tokens, words: ngram.temporary_bytes(config, tokens, words, limit),
+            announce=options.announce,
+        )
 
 
 def train_prepared(
@@ -437,12 +468,12 @@ def train_prepared(
         train=prepared.train,
         valid=prepared.valid,
         vocabulary=prepared.tokenizer.vocabulary,
-        names=prepared.tokenizer.names,
+        names=prepared.tokenizer.stored_names,
         options=options.with_identity(
             {"family": family},
             config,
             [None if text is None else text.sha256 for text in texts],
-            hashlib.sha256(prepared.tokenizer.to_json().encode()).hexdigest(),
+            prepared.tokenizer.sha256(),
             context=options.context,
             seed=options.seed,
         ),
@@ -492,7 +523,7 @@ def mix(
         raise ConfigError(f"a mixture needs two models or more, not {len(loaded)}")
     first = next((m for m in loaded if not m.tokenizer.config.closed), loaded[0])  # prefer an open vocabulary
     for other in loaded:
-        if other.tokenizer.to_json() != first.tokenizer.to_json():
+        if other.tokenizer.sha256() != first.tokenizer.sha256():
             raise VocabularyError(
                 f"{other.name or repr(other)} and {first.name or repr(first)} have different tokenizers; "
                 "train one with the folder of the other as its tokenizer"

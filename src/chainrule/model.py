@@ -245,7 +245,7 @@ class Model:
         """Save the model to a folder atomically; `force` allows replacing another model or an unfinished run."""
         files = {
             **families.get(self.family).files(self.lm),
-            TOKENIZER: self.tokenizer.to_json().encode(),
+            TOKENIZER: self.tokenizer.json_file(),
         }
         if self.speller is not None:
             files[SPELLER] = self.speller.to_bytes()

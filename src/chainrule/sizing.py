@@ -162,7 +162,7 @@ def throughput(
         train=prepared.train,
         valid=None,
         vocabulary=prepared.tokenizer.vocabulary,
-        names=prepared.tokenizer.names,
+        names=prepared.tokenizer.stored_names,
         options=options,
     )
     return measure(neural_family, data, config, seconds)

@@ -11,7 +11,7 @@ from chainrule.applications.encode import encode_corpus, train_tokenizer_on
 from chainrule.data.id_shards import open_shards
 from chainrule.distributed.options import EngineOptions
 from chainrule.errors import ConfigError, InputError, ModelFileError, UsageError
-from chainrule.prepared_corpus import prepare_corpus
+from chainrule.prepared_corpus import MemoryLimit, prepare_corpus
 from chainrule.storage import verified_dir
 from chainrule.text.corpus import Corpus
 from chainrule.tokenizers.config import TokenizerConfig
@@ -80,7 +80,8 @@ def test_training_on_shards_equals_training_on_the_text(tmp_path: Path) -> None:
         for name in {*names} - {"manifest.json", "metrics.json", "README.md"}:
             contents = [(tmp_path / f"{kind}-{source}" / name).read_bytes() for source in ("shards", "text")]
             assert contents[0] == contents[1], name
-    with_file = prepare_corpus(Corpus.of(tmp_path / "char"), TokenizerConfig(), ids_file=tmp_path / "ids")
+    limit = MemoryLimit(limit=1 << 40, folder=tmp_path, minimum=lambda tokens, words, has_words: 0)
+    with_file = prepare_corpus(Corpus.of(tmp_path / "char"), TokenizerConfig(), memory=limit)
     in_memory = prepare_corpus(Corpus.of(tmp_path / "char"), TokenizerConfig())
     assert with_file.train.ids.dtype == in_memory.train.ids.dtype == np.int32
     assert np.array_equal(with_file.train.ids, in_memory.train.ids)

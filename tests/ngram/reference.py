@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
+from chainrule.ngram import oov_speller
 from chainrule.ngram.model import NgramState
-from chainrule.ngram.oov_speller import Speller, count_other_characters, encode_spellings
+from chainrule.ngram.oov_speller import Speller, count_other_characters
 from chainrule.ngram.smoothing import Counts, Level, insert_bos
 from chainrule.ngram.tables import BackoffTables, take_or_default
 from sequential_model import SequentialModel
@@ -155,6 +156,35 @@ def _ranges(first: Ids, last: Ids) -> Ids:
     lengths = last - first
     before = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     return np.asarray(np.arange(lengths.sum()) + np.repeat(first - before, lengths))
+
+
+def encode_spellings(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
+    """Return the concatenated ids of all spellings, each followed by `</s>`, and the positions of `</s>`.
+
+    The id of a character is its index in the sorted alphabet; unknown characters have id `len(alphabet)`.
+    """
+    known = np.array([ord(c) for c in alphabet] or [-1])
+    codes = np.frombuffer("\n".join([*spellings, ""]).encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    index = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+    ids = np.where(known[index] == codes, index, len(alphabet))
+    ends = np.cumsum([len(spelling) + 1 for spelling in spellings], dtype=np.int64) - 1
+    ids[ends] = oov_speller._vocabulary(len(alphabet)).eos
+    return ids, ends
+
+
+def counts_to_arrays(counts: Counts) -> oov_speller.Arrays:
+    """Return the arrays of the trie; `counts` must be counted per line, so that nothing follows `</s>`."""
+    arrays: oov_speller.Arrays = {}
+    order = counts.order
+    for n, level in enumerate(counts.levels, start=1):
+        is_leaf = oov_speller._is_leaf(level.word, n == order, counts.vocabulary)
+        if n > 1:
+            arrays[f"{n}.word"] = level.word.astype(oov_speller._id_type(counts.vocabulary))
+        if n < order:
+            children = np.bincount(counts.levels[n].context, minlength=len(level.word))
+            oov_speller._pack(arrays, f"{n}.children", children[~is_leaf])
+        oov_speller._pack(arrays, f"{n}.count", level.count[is_leaf])
+    return arrays
 
 
 def spelling_log_probs(speller: Speller, spellings: Sequence[str]) -> Floats:

@@ -33,7 +33,7 @@ def test_count_words_is_in_vocabulary_order(tmp_path: Path) -> None:
     # Ties are in code point order: z before é, and 日 before 😀, whose UTF-16 begins with U+D83D.
     corpus = corpus_of(tmp_path, "é z b \ufffd 😀 b\nlonger-than-eight longer-than-eight b".encode())
     expected = [("b", 3), ("longer-than-eight", 2), ("z", 1), ("é", 1), ("\ufffd", 1), ("😀", 1)]
-    assert list((count_words(corpus, WORDS) or {}).items()) == expected
+    assert list(count_words(corpus, WORDS).counts().items()) == expected
 
 
 @pytest.mark.parametrize("length", [FRAGMENT, FRAGMENT + 1])
@@ -46,7 +46,7 @@ def test_overlong_words_use_the_python_path(tmp_path: Path, length: int, letter:
 
 def test_overlong_lines_use_the_python_path(tmp_path: Path) -> None:
     line = b"a b " * (LONGEST // 4)
-    assert count_words(corpus_of(tmp_path, line), WORDS) == {"a": LONGEST // 4, "b": LONGEST // 4}
+    assert count_words(corpus_of(tmp_path, line), WORDS).counts() == {"a": LONGEST // 4, "b": LONGEST // 4}
     assert count_words(corpus_of(tmp_path, 2 * line), WORDS) is None
 
 
@@ -62,7 +62,7 @@ def test_other_tokenizers_use_the_python_path(tmp_path: Path, config: TokenizerC
 def test_missing_or_truncated_file(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n")
     (tmp_path / "text.txt").write_bytes(b"")
-    assert count_words(corpus, WORDS) == {}
+    assert count_words(corpus, WORDS).counts() == {}
     (tmp_path / "text.txt").unlink()
     for read in (partial(count_words, config=WORDS), fingerprint):
         with pytest.raises(ChainruleError, match=r"text\.txt cannot be read: No such file"):
@@ -71,7 +71,7 @@ def test_missing_or_truncated_file(tmp_path: Path) -> None:
 
 def test_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"a b\n", "text-\udcff")
-    assert count_words(corpus, WORDS) == {"a": 1, "b": 1}
+    assert count_words(corpus, WORDS).counts() == {"a": 1, "b": 1}
 
 
 def test_missing_output_folder_for_ids_is_reported(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_scan_gives_counts_fingerprint_and_ids_of_one_pass(tmp_path: Path) -> No
     corpus = corpus_of(tmp_path, content.encode())
     scan = scan_text(corpus, WORDS)
     assert scan is not None
-    assert list(scan.counts.items())[:2] == [("b", 3), ("be", 1)]
+    assert list(scan.counted([]).counts().items())[:2] == [("b", 3), ("be", 1)]
     tokenizer = from_words(["b", "c"], WORDS)  # <unk> 0, b 1, c 2, <s> 3, </s> 4
     text = scan.encode(tokenizer)
     assert text.ids.tolist() == [1, 0, 4, 4, 2, 1, 1, 4, *[0] * 9, 4]

@@ -98,6 +98,12 @@ void trim_heap() {
 #endif
 }
 
+void return_large_blocks() {
+#if defined(__GLIBC__)
+    mallopt(M_MMAP_THRESHOLD, 1 << 18);
+#endif
+}
+
 std::uint64_t minimum_memory(const TrainingSize& size, std::uint64_t in_use) {
     const std::uint64_t training = for_tables(size, 1) + for_sorting(size);
     return in_use + std::max(training, by_words(size) + for_writing(size) + by_writer(size));

@@ -39,6 +39,10 @@ std::uint64_t memory_in_use();
 // Returns unused heap memory to the system, where supported.
 void trim_heap();
 
+// Makes the allocator return large blocks to the system as soon as they are freed, where supported. By
+// default glibc keeps ever larger blocks in the heap, where small ones in use prevent their return.
+void return_large_blocks();
+
 // Bytes of all temporary files of a large text.
 std::uint64_t disk_required(const TrainingSize& size);
 

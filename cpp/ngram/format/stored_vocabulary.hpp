@@ -12,31 +12,13 @@
 #include <vector>
 
 #include "ngram/format/model_file.hpp"
+#include "text/vocabulary.hpp"
 
 namespace chainrule {
 
 // Sections shared by all layouts.
 inline constexpr std::uint32_t kVocabularyText = 1, kVocabularyOffsets = 2, kVocabularySlots = 3,
                                kByProbability = 4;
-
-// Words by id, concatenated in memory.
-class WordList {
-  public:
-    void add(std::string_view name) {
-        letters_ += name;
-        begins_.push_back(letters_.size());
-    }
-    std::size_t size() const { return begins_.size() - 1; }
-    std::string_view name(std::size_t number) const {
-        return std::string_view(letters_).substr(begins_[number], begins_[number + 1] - begins_[number]);
-    }
-    std::string_view letters() const { return letters_; }
-    const std::vector<std::uint64_t>& begins() const { return begins_; }
-
-  private:
-    std::string letters_;
-    std::vector<std::uint64_t> begins_{0};
-};
 
 // Sections of the vocabulary. Of equal words the first is found.
 std::vector<Section> vocabulary_sections(std::shared_ptr<const WordList> names);

@@ -119,8 +119,7 @@ void WindowEncoder::check_size() const {
 
 void WindowEncoder::add_text(std::string_view lines, const WordEncoding& encoding) {
     const auto on_word = [&](const Word& word) {
-        const std::uint32_t number = encoding.words.find(word);
-        const std::int32_t id = number == WordTable::kNone ? encoding.unknown : encoding.ids[number];
+        const std::int32_t id = encoding.find(word);
         unknown_ += id == encoding.unknown;
         push(static_cast<std::uint32_t>(id));
     };

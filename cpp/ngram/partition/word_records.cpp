@@ -1,5 +1,7 @@
 #include "ngram/partition/word_records.hpp"
 
+#include <memory>
+
 #include "base/byte_stream.hpp"
 #include "text/utf8.hpp"
 
@@ -95,10 +97,11 @@ std::string encoding_record(const WordEncoding& encoding) {
     out.varint(encoding.splitting.is_on);
     out.varint(encoding.splitting.placeholder.size());
     out.raw(encoding.splitting.placeholder);
-    for (std::size_t i = 0; i < encoding.words.size(); ++i) {
-        out.varint(encoding.words.word(i).size());
-        out.raw(encoding.words.word(i));
-        out.number(encoding.ids[i]);
+    const WordVocabulary& vocabulary = *encoding.vocabulary;
+    out.varint(vocabulary.size() - vocabulary.words());
+    for (std::size_t id = 0; id < vocabulary.size(); ++id) {
+        out.varint(vocabulary.name(id).size());
+        out.raw(vocabulary.name(id));
     }
     return out.take();
 }
@@ -110,12 +113,11 @@ WordEncoding read_encoding(std::string_view record) {
     encoding.end = in.number<std::int32_t>();
     encoding.splitting.is_on = in.varint() != 0;
     encoding.splitting.placeholder = in.raw(in.varint());
-    while (!in.is_at_end()) {
-        const std::uint32_t number = encoding.words.add(Word::of(in.raw(in.varint())));
-        const auto id = in.number<std::int32_t>();
-        if (number != encoding.ids.size()) ByteReader::fail();
-        encoding.ids.push_back(id);
-    }
+    const std::size_t controls = in.varint();
+    auto names = std::make_shared<WordList>();
+    while (!in.is_at_end()) names->add(in.raw(in.varint()));
+    if (controls > names->size()) ByteReader::fail();
+    encoding.vocabulary = std::make_shared<const WordVocabulary>(std::move(names), controls);
     return encoding;
 }
 

@@ -246,7 +246,7 @@ class Completer:
         if not chunk:
             return []
         name = self._tokenizer.spans(chunk)[-1][0]
-        return [i for form in (name, name + JOINER) if (i := self._tokenizer.vocab.get(form)) is not None]
+        return [i for form in (name, name + JOINER) if (i := self._tokenizer.token_id(form)) is not None]
 
     def _complete_from_vocabulary(
         self, log_p: Floats, prefix: str, top: int, is_apart: bool = False

@@ -194,5 +194,5 @@ def count_words(lines: Sequence[str]) -> Ids:
 def _engine(model: Model) -> Any:
     """The n-gram engine if its word splitting equals that of the tokenizer, else None."""
     tokenizer, engine = model.tokenizer, model.lm.engine
-    is_plain = tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
+    is_plain = tokenizer.config.is_word_level and not tokenizer.config.lowercase
     return engine if is_plain and engine is not None and engine.has_names and model.lm.context == "line" else None

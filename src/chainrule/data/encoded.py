@@ -3,7 +3,7 @@
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,8 +26,10 @@ class EncodedText:
     words: int  # runs of non-blanks
     characters: int  # of the normalized text, counting one for each line break
     bytes: int  # UTF-8 bytes of the normalized text, counting one for each line break
-    spellings: list[str] = field(default_factory=list)  # of the `unk` ids, in order
+    spellings: list[str] = field(default_factory=list)  # of the `unk` ids, in order; empty with `spelled`
     replaced: int = 0  # invalid UTF-8 sequences read as U+FFFD (`--errors replace`)
+    type_counts: Ids | None = None  # (V,) occurrences of each id, if they were counted
+    spelled: Any = None  # counts of the spellings (`CountedWords` of the extension), of a text with ids in a file
 
     @property
     def tokens(self) -> int:
@@ -45,6 +47,8 @@ class EncodedText:
         return 0 if self.unk is None else self._count(self.unk)
 
     def _count(self, id_: int) -> int:
+        if self.type_counts is not None:
+            return int(self.type_counts[id_])
         return sum(int(np.count_nonzero(piece == id_)) for piece in id_blocks(self.ids))
 
 

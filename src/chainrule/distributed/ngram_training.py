@@ -42,7 +42,7 @@ from chainrule.tokenizers import train as tokenizer_training
 from chainrule.tokenizers.config import TokenizerConfig
 from chainrule.tokenizers.encode import EncodedBatch, encode_fragments
 from chainrule.tokenizers.punctuation import resolve_kind
-from chainrule.tokenizers.tokenizer import Tokenizer, load_tokenizer, split_words
+from chainrule.tokenizers.tokenizer import Tokenizer, WordTokenizer, load_tokenizer, split_words
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -371,8 +371,8 @@ class _JobFiles:
     def __init__(self, engine: Engine, job: NgramJob, tokenizer: Tokenizer, scanned: ScannedText) -> None:
         core = system.load_extension()
         self.job, self.tokenizer = job, tokenizer
-        self.is_native = tokenizer.config.is_word_level and not tokenizer.config.lowercase
-        if self.is_native:
+        self.is_native = isinstance(tokenizer, WordTokenizer) and not tokenizer.config.lowercase
+        if isinstance(tokenizer, WordTokenizer) and self.is_native:
             vocabulary = core.word_encoding_to_bytes(tokenizer.word_encoding)
             sample = core.encode_lines(scanned.sample, tokenizer.word_encoding)["ids"]
         else:

@@ -705,7 +705,7 @@ def align_text(sample: Sample, tokens: int) -> AlignedText:
         elif kind in ("whitespace", "char") or i == tokenizer.unk:
             pieces.append(name.encode())
         else:
-            written = tokenizer.backend.id_to_token(i) or ""
+            written = tokenizer.name(i)
             pieces.append(_bytes(written.removeprefix("##") if kind == "wordpiece" else written))
             is_first = is_first or (kind == "wordpiece" and written.startswith("##"))
         is_apart.append(collapses_blanks and i != tokenizer.eos and not is_first)

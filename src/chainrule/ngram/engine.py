@@ -59,7 +59,7 @@ def train_external(
         **_counting_kwargs(config),
         **_model_kwargs(vocabulary, context, names, config.layout, config.bits),
     )
-    engine = open_file(out)
+    engine = open_file(out, reads_all=False)
     warn_about_default_discounts(default_reasons)
     return engine
 
@@ -67,6 +67,23 @@ def train_external(
 def memory_in_use() -> int:
     """Return the resident memory of the process in bytes."""
     return int(system.load_extension().memory_in_use())
+
+
+def return_large_blocks() -> None:
+    """Make the allocator return large blocks of memory as soon as they are freed, for a process with a limit."""
+    system.load_extension().return_large_blocks()
+
+
+def least_memory(config: Config, tokens: int, vocabulary: int) -> int:
+    """Return the lowest memory limit of `train_external`, for the process as it is now."""
+    return int(
+        system.load_extension().ngram_least_memory(tokens, vocabulary, config.order, config.layout, config.bits)
+    )
+
+
+def disk_required(config: Config, tokens: int, vocabulary: int) -> int:
+    """Return the bytes of the temporary files of `train_external`."""
+    return int(system.load_extension().ngram_disk_required(tokens, vocabulary, config.order))
 
 
 def _counting_kwargs(config: Config) -> dict[str, Any]:
@@ -156,15 +173,16 @@ def to_tables(engine: Engine) -> BackoffTables:
     return BackoffTables(tuple(BackoffLevel(**level) for level in levels), engine.log_missing, engine.starts_at_bos)
 
 
-def open_file(path: Path, *, verify: bool = False, parts: int = 1) -> Engine:
-    """Open a model file. A small file is verified completely, a large one block by block at first use.
+def open_file(path: Path, *, verify: bool = False, parts: int = 1, reads_all: bool = True) -> Engine:
+    """Open a model file. A large file (without `reads_all` any) is verified block by block at first use.
 
     The file is copied into memory, so later changes to it have no effect. A file larger than half of the available
     memory is memory-mapped instead, and every call raises if it has changed since it was opened. `parts` files
     share that memory.
     """
     largest_copy = max(system.available() // 2 // parts, 1)
-    return system.load_extension().NgramModel.open(str(path), verify=verify, largest_copy=largest_copy)
+    options = {} if reads_all else {"verified_at_open": 0}
+    return system.load_extension().NgramModel.open(str(path), verify=verify, largest_copy=largest_copy, **options)
 
 
 def save(engine: Engine, path: Path) -> None:

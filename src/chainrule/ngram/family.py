@@ -23,10 +23,25 @@ from chainrule.storage.verified_dir import REMEDY, Content, StreamedFile, Verifi
 FILE: Final = "model.ngram"
 BYTES_PER_TOKEN: Final = 24
 """Estimated bytes per token for the text and for each order: count table and finished model."""
+BYTES_PER_WORD: Final = 44
+"""Bytes per word of the vocabulary kept during training: name, offset and place in a hash table."""
+SPELLER_BYTES_PER_WORD: Final = 60
+SPELLER_BYTES: Final = 28 << 20
+"""Bytes while the speller is trained: counts of the character n-grams of rare words, and those sorted at once."""
 HELD_OUT_PART: Final = 10
 """Jelinek–Mercer without a validation text: one line in this many is held out."""
 
-__all__ = ["Config", "candidates", "facets", "files", "load", "parameters", "train"]
+__all__ = [
+    "Config",
+    "candidates",
+    "facets",
+    "files",
+    "load",
+    "minimum_memory",
+    "parameters",
+    "temporary_bytes",
+    "train",
+]
 
 
 def train(data: TrainingData, config: Config) -> NgramModel:
@@ -37,18 +52,54 @@ def train(data: TrainingData, config: Config) -> NgramModel:
     return NgramModel(_train_engine(data, config), data.vocabulary, data.options.context, config.is_normalized)
 
 
+def minimum_memory(config: Config, tokens: int, vocabulary: int, limit: int, *, has_words: bool) -> int:
+    """Return the lowest memory limit for a text; `has_words`: the process holds the vocabulary already.
+
+    Raise ConfigError for a method that only works in memory and needs more than `limit`.
+    """
+    words = 0 if has_words else vocabulary * BYTES_PER_WORD
+    if not _is_external(config):
+        needed = words + _memory_needed(config, tokens)
+        _check_in_memory(config, needed, limit)
+        return needed
+    speller = engines.memory_in_use() + SPELLER_BYTES + vocabulary * SPELLER_BYTES_PER_WORD
+    return words + max(engines.least_memory(config, tokens, vocabulary), speller)
+
+
+def temporary_bytes(config: Config, tokens: int, vocabulary: int, limit: int) -> int:
+    """Return the bytes of the temporary files of a text within a limit; 0 if only its ids are written."""
+    if _memory_needed(config, tokens) + vocabulary * BYTES_PER_WORD <= limit or not _is_external(config):
+        return 0
+    return engines.disk_required(config, tokens, vocabulary)
+
+
+def _memory_needed(config: Config, tokens: int) -> int:
+    """Return an upper estimate of the memory of the process while it trains in memory."""
+    return engines.memory_in_use() + tokens * BYTES_PER_TOKEN * (config.order + 1)
+
+
+def _check_in_memory(config: Config, needed: int, limit: int) -> None:
+    """Raise ConfigError for a method that only works in memory and needs more than the limit."""
+    if needed > limit and not _is_external(config):
+        what = "entropy pruning" if config.entropy_prune else config.smoothing
+        raise ConfigError(
+            f"{what} works in memory and may take {-(-needed >> 20)} MiB; raise --memory, or use "
+            "modified-kneser-ney without entropy pruning"
+        )
+
+
+def _is_external(config: Config) -> bool:
+    """Whether training can use temporary files instead of memory."""
+    return config.smoothing == "modified-kneser-ney" and not config.entropy_prune
+
+
 def _train_engine(data: TrainingData, config: Config) -> Engine:
     """Train modified Kneser–Ney in compiled code; apply other smoothing methods in NumPy to compiled counts."""
     names = None if data.names is None else data.names()
     is_compiled = config.smoothing == "modified-kneser-ney"
-    needed = engines.memory_in_use() + data.train.tokens * BYTES_PER_TOKEN * (config.order + 1)  # upper estimate
+    needed = _memory_needed(config, data.train.tokens)
     if data.options.memory_limit is not None and needed > data.options.memory_limit:
-        if not is_compiled or config.entropy_prune:
-            what = "entropy pruning" if config.entropy_prune else config.smoothing
-            raise ConfigError(
-                f"{what} works in memory and may take {-(-needed >> 20)} MiB; raise --memory, or use "
-                "modified-kneser-ney without entropy pruning"
-            )
+        _check_in_memory(config, needed, data.options.memory_limit)
         return _train_external(data, config, names, data.options.memory_limit)
     if is_compiled and not config.entropy_prune:
         return engines.train(data.train.ids, config, data.vocabulary, data.options.context, names)

@@ -23,7 +23,6 @@ from safetensors.numpy import save as write_tensors
 from chainrule import system
 from chainrule.errors import ModelFileError
 from chainrule.lm import Floats, Ids, Mask, Vocabulary
-from chainrule.ngram import engine
 from chainrule.ngram.config import Config
 from chainrule.ngram.model import NgramModel
 from chainrule.ngram.smoothing import Counts, Level, estimate
@@ -31,6 +30,7 @@ from chainrule.ngram.tables import BackoffLevel, BackoffTables, find_ngrams
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec
 from chainrule.text.lines import BLANKS
+from chainrule.tokenizers.tokenizer import VocabularyWords
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -60,6 +60,7 @@ class CharacterNgram:
     is_single: bool  # of single characters instead of words
     arrays: Arrays  # count trie, or back-off tables in files of earlier versions; checked
     name: str = "the speller"  # of the file, for error messages
+    trie: Any = field(default=None, repr=False)  # CharacterTrie of the extension, if the arrays are from it
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -80,20 +81,28 @@ class CharacterNgram:
         return NgramModel.from_tables(self.tables, self.vocabulary)
 
     def compile(self, log_outside: float = 0.0, placeholder: str = "", log_placeholder: float = 0.0) -> Any:
-        """Return the compiled speller (cpp/speller/) of these tables and constants."""
+        """Return the compiled speller (cpp/speller/) with these constants."""
+        log_others = float(np.log(count_other_characters(self.alphabet, self.is_single)))
+        constants = (log_others, log_outside, self.is_single, placeholder, log_placeholder)
+        if "1.count" in self.arrays:
+            trie = trie_from_arrays(self.arrays, self.alphabet) if self.trie is None else self.trie
+            return system.load_extension().Speller(trie, _estimate_logs(trie, self.vocabulary), *constants)
         levels = [
             [level.key.astype(np.int64), *(x.astype(np.float32) for x in (level.log_prob, level.log_backoff))]
             for level in self.tables.levels
         ]
-        alphabet = np.array([ord(c) for c in self.alphabet], dtype=np.uint32)
-        log_others = float(np.log(count_other_characters(self.alphabet, self.is_single)))
-        constants = (log_others, log_outside, self.is_single, placeholder, log_placeholder)
-        return system.load_extension().Speller(alphabet, levels, *constants)
+        return system.load_extension().Speller(_code_points(self.alphabet), levels, *constants)
 
-    def log_outside(self, known: Sequence[str], placeholder: str) -> float:
+    def log_outside(self, known: "Sequence[str] | VocabularyWords", placeholder: str) -> float:
         """Return log of the probability mass outside the words `known`, the placeholder and the empty string."""
-        excluded = [*known, *([placeholder] if placeholder else []), *([] if self.is_single else [""])]
-        inside = float(np.exp(np.asarray(self.compile().log_probs(list(dict.fromkeys(excluded))))).sum())
+        others = [*([placeholder] if placeholder else []), *([] if self.is_single else [""])]
+        if isinstance(known, VocabularyWords):
+            others = [word for word in others if word not in known]
+            excluded = np.flatnonzero(~known.is_included).tolist()
+            log_p = self.compile().vocabulary_log_probs(known.table, excluded, others, system.thread_count())
+        else:
+            log_p = np.asarray(self.compile().log_probs(list(dict.fromkeys([*known, *others]))))
+        inside = float(np.exp(log_p, out=log_p).sum())
         if self.is_single:  # a single character is never `</s>`
             inside += float(np.exp(self.tables.levels[0].log_prob[self.vocabulary.eos]))
         return float(np.log(max(1 - inside, 1e-9)))
@@ -107,7 +116,7 @@ class Speller:
     log_outside: float = 0.0  # log(1 − p(empty) − Σ_{v ∈ V} p(v)) − log ε; subtracted from the n-gram's log p
     placeholder: str = ""  # spelling of unknown words in the training text, such as `<unk>`; "" if there is none
     log_placeholder: float = 0.0  # log(1 − ε)
-    known: Callable[[], Sequence[str]] | None = field(default=None, repr=False, compare=False)
+    known: "Callable[[], Sequence[str] | VocabularyWords] | None" = field(default=None, repr=False, compare=False)
     """Words of the vocabulary, against which a `log_outside` read from a file is checked at first use."""
 
     @cached_property
@@ -158,16 +167,18 @@ class Speller:
     def to_bytes(self) -> bytes:
         """Serialize the speller as safetensors."""
         arrays = dict(self.lm.arrays)
-        arrays["alphabet"] = np.array([ord(c) for c in self.lm.alphabet], dtype=np.uint32)
+        arrays["alphabet"] = _code_points(self.lm.alphabet)
         arrays["is_single"] = np.array([int(self.lm.is_single)], dtype=np.uint8)
         arrays["log_outside"] = np.array([self.log_outside])
         if self.placeholder:
-            arrays["placeholder"] = np.array([ord(c) for c in self.placeholder], dtype=np.uint32)
+            arrays["placeholder"] = _code_points(self.placeholder)
             arrays["log_placeholder"] = np.array([self.log_placeholder])
         return write_tensors({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     @classmethod
-    def from_bytes(cls, content: bytes, name: str, known: Callable[[], Sequence[str]] | None = None) -> "Speller":
+    def from_bytes(
+        cls, content: bytes, name: str, known: "Callable[[], Sequence[str] | VocabularyWords] | None" = None
+    ) -> "Speller":
         """Deserialize a speller; raise ModelFileError if it is not sound.
 
         `known` returns the words of the vocabulary, for the check of `log_outside` at first use.
@@ -187,33 +198,61 @@ class Speller:
 
 
 def train_speller(
-    unknown: Sequence[str],
-    known: Sequence[str],
+    unknown: "Sequence[str] | Any",
+    known: "Sequence[str] | VocabularyWords",
     is_single: bool = False,
     *,
-    rare: Sequence[str] = (),
+    rare: "Sequence[str] | VocabularyWords" = (),
     placeholder: str = "",
 ) -> Speller:
     """Train a speller on `unknown` words and `rare` known ones; the words of the vocabulary, `known`, are excluded.
 
-    `placeholder` is the word that the text writes for unknown words. It is not a training example; its probability
-    is 1 − ε with ε = max((n + 1) / (N + 1), MIN_SPELLED_PROBABILITY), if n of the N unknown words are other words.
+    `unknown` is a list, or the `CountedWords` of the extension that exclude the placeholder. `placeholder` is the
+    word that the text writes for unknown words. It is not a training example; its probability is 1 − ε with
+    ε = max((n + 1) / (N + 1), MIN_SPELLED_PROBABILITY), if n of the N unknown words are other words.
     """
-    examples = [*(spelling for spelling in unknown if spelling != placeholder), *rare] or list(unknown)
-    others = sum(spelling != placeholder for spelling in unknown)
-    has_placeholder = others < len(unknown)
-    alphabet = "".join(sorted({c for spelling in examples for c in spelling}))
-    vocabulary = _vocabulary(len(alphabet))
-    ids, _ = encode_spellings(examples, alphabet)
-    counts = engine.count(ids, 1 if is_single else ORDER, vocabulary)
-    if is_single:
-        counts.levels[0].count[vocabulary.eos] = 0
-    lm = CharacterNgram(alphabet, is_single, counts_to_arrays(counts))
-    outside = lm.log_outside(known, placeholder if has_placeholder else "")
-    if not has_placeholder:
+    if isinstance(unknown, Sequence):
+        spelled = [spelling for spelling in unknown if spelling != placeholder]
+        others, placeholders = len(spelled), len(unknown) - len(spelled)
+        examples: dict[str, Any] = {"spellings": spelled}
+    else:
+        others, placeholders = unknown.occurrences, unknown.excluded_count(0)
+        examples = {"counted": unknown}
+    if isinstance(rare, VocabularyWords):
+        examples |= {"vocabulary": rare.table, "is_marked": rare.is_included}
+    else:
+        examples["spellings"] = [*examples.get("spellings", ()), *rare]
+    if not others and not len(rare):
+        examples = {"spellings": [placeholder] * placeholders}
+    order = 1 if is_single else ORDER
+    trie = system.load_extension().CharacterTrie(**examples, order=order, is_single=is_single)
+    alphabet = "".join(map(chr, trie.alphabet.tolist()))
+    arrays = trie_to_arrays(trie, _vocabulary(len(alphabet)))
+    lm = CharacterNgram(alphabet, is_single, arrays, trie=trie)
+    outside = lm.log_outside(known, placeholder if placeholders else "")
+    lm = CharacterNgram(alphabet, is_single, arrays)
+    if not placeholders:
         return Speller(lm, outside)
-    spelled = max((others + 1) / (len(unknown) + 1), MIN_SPELLED_PROBABILITY)
-    return Speller(lm, outside - float(np.log(spelled)), placeholder, float(np.log1p(-spelled)))
+    spelled_mass = max((others + 1) / (others + placeholders + 1), MIN_SPELLED_PROBABILITY)
+    return Speller(lm, outside - float(np.log(spelled_mass)), placeholder, float(np.log1p(-spelled_mass)))
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.array([ord(c) for c in text], dtype=np.uint32)
+
+
+def _estimate_logs(trie: Any, vocabulary: Vocabulary) -> list[list[NDArray[np.float32]]]:
+    """Return the logarithms of the Witten–Bell probabilities and back-off weights of each order."""
+    logs: list[list[NDArray[np.float32]]] = []
+    p: Floats = vocabulary.predictable / vocabulary.predictable.sum()
+    with np.errstate(divide="ignore"):  # log 0 = −inf is intended
+        for n in range(1, trie.order + 1):
+            p, gamma = trie.estimate(n, p)
+            if logs:
+                logs[-1].append(np.log(gamma, out=gamma).astype(np.float32))
+            logs.append([np.log(p).astype(np.float32)])
+    logs[-1].append(np.zeros(len(p), dtype=np.float32))
+    return logs
 
 
 def _vocabulary(A: int) -> Vocabulary:
@@ -221,38 +260,47 @@ def _vocabulary(A: int) -> Vocabulary:
     return Vocabulary(size=A + 3, bos=A + 1, eos=A + 2, unk=A)
 
 
-def encode_spellings(spellings: Sequence[str], alphabet: str) -> tuple[Ids, Ids]:
-    """Return the concatenated ids of all spellings, each followed by `</s>`, and the positions of `</s>`.
-
-    The id of a character is its index in the sorted alphabet; unknown characters have id `len(alphabet)`.
-    """
-    known = np.array([ord(c) for c in alphabet] or [-1])
-    codes = np.frombuffer("\n".join([*spellings, ""]).encode("utf-32-le"), dtype="<u4").astype(np.int64)
-    index = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-    ids = np.where(known[index] == codes, index, len(alphabet))
-    ends = np.cumsum([len(spelling) + 1 for spelling in spellings], dtype=np.int64) - 1
-    ids[ends] = _vocabulary(len(alphabet)).eos
-    return ids, ends
-
-
 def count_other_characters(alphabet: str, is_single: bool) -> int:
     """Return the number of unknown characters possible in a spelling; words contain no whitespace."""
     return UNICODE_SCALARS - len(set(alphabet) | set(LINE_BREAKS) | set("" if is_single else BLANKS))
 
 
-def counts_to_arrays(counts: Counts) -> Arrays:
-    """Return the arrays of the trie; `counts` must be counted per line, so that nothing follows `</s>`."""
+def trie_to_arrays(trie: Any, vocabulary: Vocabulary) -> Arrays:
+    """Return the arrays of a file from a `CharacterTrie`."""
     arrays: Arrays = {}
-    order = counts.order
-    for n, level in enumerate(counts.levels, start=1):
-        is_leaf = _is_leaf(level.word, n == order, counts.vocabulary)
+    for n in range(1, trie.order + 1):
+        word = trie.word(n)
+        is_leaf = _is_leaf(word, n == trie.order, vocabulary)
         if n > 1:
-            arrays[f"{n}.word"] = level.word.astype(_id_type(counts.vocabulary))
-        if n < order:
-            children = np.bincount(counts.levels[n].context, minlength=len(level.word))
-            _pack(arrays, f"{n}.children", children[~is_leaf])
-        _pack(arrays, f"{n}.count", level.count[is_leaf])
+            arrays[f"{n}.word"] = word.astype(_id_type(vocabulary))
+        if n < trie.order:
+            _pack(arrays, f"{n}.children", np.diff(trie.first(n))[~is_leaf])
+        _pack(arrays, f"{n}.count", trie.count(n)[is_leaf])
     return arrays
+
+
+def trie_from_arrays(arrays: Mapping[str, NDArray[Any]], alphabet: str) -> Any:
+    """Return the `CharacterTrie` of the checked arrays of a file."""
+    vocabulary, order = _vocabulary(len(alphabet)), infer_order(arrays)
+    levels: list[list[NDArray[Any]]] = []
+    following = np.zeros(1, dtype=np.int64)  # counts of the next order, summed up
+    for n in range(order, 0, -1):
+        word = arrays[f"{n}.word"] if n > 1 else np.arange(vocabulary.size)
+        is_leaf = _is_leaf(word, n == order, vocabulary)
+        first = np.zeros(0, dtype=np.uint32)
+        count = np.zeros(len(word), dtype=np.int64)
+        if n < order:
+            first = np.zeros(len(word) + 1, dtype=np.uint32)
+            children = np.zeros(len(word), dtype=np.int64)
+            children[~is_leaf] = _unpack(arrays, f"{n}.children", "the speller")
+            np.cumsum(children, out=first[1:], dtype=np.uint32)
+            count = np.diff(following[first])
+        count[is_leaf] = _unpack(arrays, f"{n}.count", "the speller")
+        if n == 1:
+            count[vocabulary.bos] = 0
+        following = np.concatenate([[0], np.cumsum(count)])
+        levels.insert(0, [word.astype(np.uint32), first, count.astype(np.uint64)])
+    return system.load_extension().CharacterTrie.of_levels(_code_points(alphabet), levels)
 
 
 def counts_from_arrays(arrays: Mapping[str, NDArray[Any]], vocabulary: Vocabulary, name: str) -> Counts:

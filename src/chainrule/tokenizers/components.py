@@ -5,14 +5,16 @@ regular expression. Only the components in the tables below are loaded: those wr
 files of GPT-2, GPT-NeoX and BERT (docs/tokenizers.md).
 """
 
+import copy
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final
 
 import tokenizers
-from tokenizers import models
+from tokenizers import AddedToken, models, normalizers
 
 from chainrule.errors import ModelFileError
 from chainrule.storage import strict_json
@@ -284,6 +286,35 @@ def make_backend(config: TokenizerConfig, model: models.Model) -> tokenizers.Tok
     backend = tokenizers.Tokenizer.from_str(json.dumps(content))
     backend.model = model
     return backend
+
+
+def make_normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
+    """Return the normalizer that lower-cases the text; None without `lowercase`."""
+    normalizer: normalizers.Normalizer | None = make_backend(config, models.BPE()).normalizer
+    return normalizer
+
+
+def word_level_json(config: TokenizerConfig, words: int) -> tuple[bytes, bytes]:
+    """Return the bytes of the `tokenizer.json` of a vocabulary of `words` words before and after its entries.
+
+    The entries are those of `WordVocabulary.json_entries`; together they are what the library writes.
+    """
+    content = copy.deepcopy(_empty_word_level(config))
+    for position, token in enumerate(content["added_tokens"]):
+        token["id"] = words + position
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    split = text.rindex('"vocab": {}') + len('"vocab": {')
+    return f"{text[:split]}\n".encode(), f"    {text[split:]}".encode()
+
+
+@lru_cache
+def _empty_word_level(config: TokenizerConfig) -> dict[str, Any]:
+    """Return the `tokenizer.json` of a word-level tokenizer without words, as the library writes it."""
+    backend = make_backend(config, models.WordLevel({config.unk: 0}, unk_token=config.unk))
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in (BOS, EOS)])
+    content: dict[str, Any] = json.loads(backend.to_str(pretty=True))
+    content["model"]["vocab"] = {}
+    return content
 
 
 def _stages(config: TokenizerConfig) -> dict[str, Any]:

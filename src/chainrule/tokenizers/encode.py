@@ -8,8 +8,8 @@ streamed texts, are encoded in batches.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -19,16 +19,24 @@ import tokenizers
 
 from chainrule import system
 from chainrule.data.encoded import EncodedText
+from chainrule.errors import InputError
 from chainrule.lm import Ids
 from chainrule.progress import Progress, silent
 from chainrule.text.compiled_reader import open_reader
 from chainrule.text.corpus import Corpus
 from chainrule.text.fingerprint import SHORTEST_LINE, SKETCH_SIZE, Fingerprint, fingerprint_in_background
 from chainrule.text.lines import FRAGMENT, Fragment
+from chainrule.text.readers import TextFile, file_format, is_compressed
 from chainrule.tokenizers.config import TokenizerConfig
-from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, split_words
+from chainrule.tokenizers.tokenizer import Encoding, Tokenizer, WordTokenizer, split_words
 
 CHARACTERS_PER_BATCH: Final = 1 << 20
+SAMPLED_PIECES: Final = 64
+"""Most pieces that `sample_text` reads."""
+SAMPLED_PIECE: Final = 1 << 20
+"""Bytes of a piece."""
+SAMPLED_SHARE: Final = 50
+"""`sample_text` reads one piece in this many, or fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +48,9 @@ class TextScan:
     _threads: int
     _replaced: int
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Count of each word, by decreasing count, then by code points."""
-        counts: dict[str, int] = self._scan.counts
-        return counts
+    def counted(self, excluded: Sequence[str]) -> Any:
+        """Return the counts of the words, except those excluded, as `CountedWords` of the extension."""
+        return self._scan.counted(list(excluded))
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -53,8 +59,8 @@ class TextScan:
 
     def encode(self, tokenizer: Tokenizer) -> EncodedText:
         """Encode the text with a word tokenizer; may be called once, since the words are released."""
-        assert tokenizer.unk is not None
-        ids, spellings = self._scan.encode(tokenizer.vocab, tokenizer.unk, tokenizer.eos, self._threads)
+        assert isinstance(tokenizer, WordTokenizer)
+        ids, spellings = self._scan.encode(tokenizer.word_encoding, self._threads)
         return EncodedText(
             ids=ids,
             eos=tokenizer.eos,
@@ -79,27 +85,85 @@ def scan_text(corpus: Corpus, config: TokenizerConfig) -> TextScan | None:
     return None if scan is None else TextScan(scan, sha256, reader.threads, reader.replaced)
 
 
-def count_words(corpus: Corpus, config: TokenizerConfig) -> dict[str, int] | None:
-    """Count the words of a text, by decreasing count, then by code points; None if the extension cannot."""
+@dataclass(frozen=True, slots=True)
+class CountingLimit:
+    """Limit of the memory that counting words takes; beyond it, counts are merged from a file in `folder`."""
+
+    memory: int = 0  # in bytes; 0: unlimited
+    folder: str = ""
+    check: Callable[[int], None] = lambda words: None  # raises if a vocabulary of this size is too large
+
+
+UNLIMITED: Final = CountingLimit()
+
+
+def count_words(
+    corpus: Corpus, config: TokenizerConfig, excluded: Sequence[str] = (), limit: CountingLimit = UNLIMITED
+) -> Any:
+    """Count the words of a text as `CountedWords` of the extension; None if it cannot read the text."""
     reader = open_reader(corpus) if config.is_word_level and not config.lowercase else None
     if reader is None:
         return None
-    counts: dict[str, int] | None = system.load_extension().count_plain_words(
-        reader.text, reader.threads, config.placeholder
+    return system.load_extension().count_plain_words(
+        reader.text, reader.threads, config.placeholder, list(excluded), limit.memory, limit.folder
     )
-    return counts
+
+
+def sample_text(corpus: Corpus, config: TokenizerConfig) -> list[tuple[int, int, int, int]] | None:
+    """Read a small part of plain files, at most SAMPLED_PIECES MiB spread over them; None for other texts.
+
+    Returns the bytes, tokens, types and types with the minimum count of a quarter, half and all of the part.
+    """
+    size = corpus.size_hint() or 0
+    pieces = min(size // (SAMPLED_SHARE << 20), SAMPLED_PIECES)
+    is_plain = all(file_format(file) == "plain" and not is_compressed(file) for file in corpus.files)
+    if pieces < 4 or corpus.texts or not is_plain or not config.is_word_level or config.lowercase:
+        return None
+    sample = system.load_extension().TextSample(config.placeholder)
+    # Every fourth piece, then those between: each prefix of the sequence is spread over the text.
+    sequence = [i * size // pieces for first in (0, 2, 1, 3) for i in range(first, pieces, 4)]
+    samples = []
+    for number, offset in enumerate(sequence, start=1):
+        sample.add(_read_lines(corpus.files, offset))
+        if number in (len(sequence) // 4, len(sequence) // 2, len(sequence)):
+            samples.append((sample.bytes, sample.tokens, sample.types, sample.types_with(config.min_count)))
+    return samples
+
+
+def _read_lines(files: Sequence[TextFile], offset: int) -> bytes:
+    """Read the whole lines of a piece of 1 MiB at an offset in the concatenated plain files."""
+    for file in files:
+        if offset < file.size:
+            break
+        offset -= file.size
+    begin = 0 if file.byte_range is None else file.byte_range[0]
+    try:
+        with file.path.open("rb") as raw:
+            raw.seek(begin + offset)
+            piece = raw.read(min(SAMPLED_PIECE, file.size - offset))
+    except OSError as error:
+        raise InputError(f"{file.name} cannot be read: {error.strerror}; check the file") from error
+    first = piece.find(b"\n") + 1 if offset else 0
+    return piece[first : piece.rfind(b"\n") + 1]
 
 
 def encode_words(
-    corpus: Corpus, tokenizer: Tokenizer, ids_file: Path | None = None, *, with_fingerprint: bool = False
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    ids_file: Path | None = None,
+    limit: CountingLimit = UNLIMITED,
+    *,
+    with_fingerprint: bool = False,
 ) -> tuple[EncodedText, Fingerprint] | None:
-    """Encode a text in one pass, in memory or in a file of int32; None if the extension cannot.
+    """Encode a text in one pass; None if the extension cannot. The fingerprint is empty unless it is requested.
 
-    The fingerprint is empty unless it is requested.
+    With `ids_file`, into a memory-mapped file of int32; unknown words are then counted within `limit` instead of
+    listed.
     """
     reader = open_reader(corpus) if _is_plain(tokenizer) else None
     if reader is None:
         return None
+    assert isinstance(tokenizer, WordTokenizer)
     sha256 = hashlib.sha256()
     size, update = (SKETCH_SIZE, sha256.update) if with_fingerprint else (0, None)
     core, encoding, threads = system.load_extension(), tokenizer.word_encoding, reader.threads
@@ -107,22 +171,26 @@ def encode_words(
     if ids_file is None:
         result = core.encode_plain_text(reader.text, encoding, threads, SHORTEST_LINE, size, update)
     else:
-        file = os.fsencode(ids_file)
-        result = core.encode_plain_words(reader.text, encoding, threads, file, SHORTEST_LINE, size, update)
+        file, excluded = os.fsencode(ids_file), [tokenizer.config.unk]
+        counting = excluded, limit.memory, limit.folder
+        result = core.encode_plain_words(
+            reader.text, encoding, threads, file, SHORTEST_LINE, size, update, *counting
+        )
     if result is None:
         return None
     ids = result["ids"] if ids_file is None else map_ids(ids_file)
     fingerprint = Fingerprint(sha256.hexdigest(), result["sketch"], result["lines"])
-    return _encoded_text(result, ids, tokenizer, reader.replaced), fingerprint
+    encoded = _encoded_text(result, ids, tokenizer, reader.replaced)
+    return _with_type_counts(encoded, ids_file, tokenizer), fingerprint
 
 
 def encode_lines(lines: bytes, tokenizer: Tokenizer) -> EncodedText:
     """Encode lines in memory (UTF-8, LF after each) as `encode` does."""
-    if _is_plain(tokenizer) and not has_long_lines(lines):
+    if isinstance(tokenizer, WordTokenizer) and _is_plain(tokenizer) and not has_long_lines(lines):
         result: dict[str, Any] = system.load_extension().encode_lines(lines, tokenizer.word_encoding)
         return _encoded_text(result, result["ids"], tokenizer, 0)
     corpus = Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"))
-    return _encode_fragments(corpus, tokenizer, silent, None)
+    return _encode_fragments(corpus, tokenizer, silent, None, UNLIMITED)
 
 
 def has_long_lines(lines: bytes) -> bool:
@@ -134,13 +202,14 @@ def has_long_lines(lines: bytes) -> bool:
 
 
 def _encoded_text(result: dict[str, Any], ids: Ids, tokenizer: Tokenizer, replaced: int) -> EncodedText:
-    counts = {key: result[key] for key in ("words", "characters", "bytes", "spellings")}
-    return EncodedText(ids=ids, eos=tokenizer.eos, unk=tokenizer.unk, replaced=replaced, **counts)
+    fields = ("words", "characters", "bytes", "spellings", "spelled")
+    values = {name: result[name] for name in fields if name in result}
+    return EncodedText(ids=ids, eos=tokenizer.eos, unk=tokenizer.unk, replaced=replaced, **values)
 
 
 def _is_plain(tokenizer: Tokenizer) -> bool:
     """Whether the words of a text are looked up as they are."""
-    return tokenizer.config.is_word_level and tokenizer.backend.normalizer is None
+    return tokenizer.config.is_word_level and not tokenizer.config.lowercase
 
 
 def map_ids(path: Path) -> Ids:
@@ -151,17 +220,33 @@ def map_ids(path: Path) -> Ids:
 
 
 def encode(
-    corpus: Corpus, tokenizer: Tokenizer, progress: Progress = silent, ids_file: Path | None = None
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    progress: Progress = silent,
+    ids_file: Path | None = None,
+    limit: CountingLimit = UNLIMITED,
 ) -> EncodedText:
-    """Encode every line with `</s>` after each; with `ids_file`, into a memory-mapped file of int32."""
+    """Encode every line with `</s>` after each.
+
+    With `ids_file`, into a memory-mapped file of int32; unknown words of a word tokenizer are then counted within
+    `limit` instead of listed.
+    """
     expected = corpus.size_hint()  # too small for compressed files: the total is then unknown
     progress("encoding", 0, expected or None)
-    result = encode_words(corpus, tokenizer, ids_file)
+    result = encode_words(corpus, tokenizer, ids_file, limit)
     if result is None:
-        return _encode_fragments(corpus, tokenizer, progress, ids_file)
+        return _encode_fragments(corpus, tokenizer, progress, ids_file, limit)
     encoded = result[0]
     progress("encoding", encoded.bytes, expected if expected and encoded.bytes <= expected else None)
     return encoded
+
+
+def _with_type_counts(text: EncodedText, ids_file: Path | None, tokenizer: Tokenizer) -> EncodedText:
+    """Count the ids of a file; return a text in memory unchanged."""
+    if ids_file is None:
+        return text
+    counts: Ids = system.load_extension().count_ids(os.fsencode(ids_file), tokenizer.vocab_size)
+    return replace(text, type_counts=counts)
 
 
 def encode_with_fingerprint(
@@ -170,6 +255,7 @@ def encode_with_fingerprint(
     progress: Progress = silent,
     ids_file: Path | None = None,
     scan: TextScan | None = None,
+    limit: CountingLimit = UNLIMITED,
 ) -> tuple[EncodedText, Fingerprint]:
     """Encode a text as `encode` does and compute its fingerprint, in one pass over the text if possible.
 
@@ -177,33 +263,38 @@ def encode_with_fingerprint(
     """
     if scan is not None:
         result = scan.encode(tokenizer), scan.fingerprint
-    elif (words := encode_words(corpus, tokenizer, ids_file, with_fingerprint=True)) is not None:
+    elif (words := encode_words(corpus, tokenizer, ids_file, limit, with_fingerprint=True)) is not None:
         result = words
     else:
         with fingerprint_in_background(corpus) as digest:
-            encoded = _encode_fragments(corpus, tokenizer, progress, ids_file)
+            encoded = _encode_fragments(corpus, tokenizer, progress, ids_file, limit)
         return encoded, digest.result()
     progress("encoding", result[0].bytes, None)
     return result
 
 
 def _encode_fragments(
-    corpus: Corpus, tokenizer: Tokenizer, progress: Progress, ids_file: Path | None
+    corpus: Corpus, tokenizer: Tokenizer, progress: Progress, ids_file: Path | None, limit: CountingLimit
 ) -> EncodedText:
     """Encode batch by batch, for any text and tokenizer."""
     spellings: list[str] = []
     pool: dict[str, str] = {}  # interned spellings
+    is_counted = ids_file is not None and tokenizer.config.is_word_level
+    counter = system.load_extension().VocabularyCounter(limit.memory, limit.folder) if is_counted else None
     tally = TextCounts()
     expected = corpus.size_hint()
     fragments = corpus.fragments()
     ids = _Ids(ids_file)
     for batch in encode_fragments(fragments, tokenizer):
-        spellings.extend([pool.setdefault(spelling, spelling) for spelling in batch.spellings])
+        if counter is None:
+            spellings.extend([pool.setdefault(spelling, spelling) for spelling in batch.spellings])
+        else:
+            counter.add(" ".join(batch.spellings))
         for fragment in batch.fragments:
             tally.add(tokenizer, fragment)
         ids.append(batch.ids)
         progress("encoding", tally.bytes, expected if expected and tally.bytes <= expected else None)
-    return EncodedText(
+    encoded = EncodedText(
         ids=ids.joined(),
         eos=tokenizer.eos,
         unk=tokenizer.unk,
@@ -212,7 +303,9 @@ def _encode_fragments(
         bytes=tally.bytes,
         spellings=spellings,
         replaced=fragments.replaced,
+        spelled=None if counter is None else counter.finish([tokenizer.config.unk]),
     )
+    return _with_type_counts(encoded, ids_file, tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +399,10 @@ def _encode(batch: list[Fragment], tokenizer: Tokenizer) -> Iterator[tuple[list[
 
 
 def _look_up(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
-    """Look up words in a dictionary: same result as the library, and encoding takes half the time."""
+    """Look up the words: same result as the library, and encoding takes half the time."""
     assert tokenizer.unk is not None
-    words = tokenizer.words(text)
-    known, unk = tokenizer.vocab, tokenizer.unk
-    ids = [known.get(word, unk) for word in words]
+    words, unk = tokenizer.words(text), tokenizer.unk
+    ids = tokenizer.word_ids(words)
     return ids, [word for word, id_ in zip(words, ids, strict=True) if id_ == unk] if unk in ids else []
 
 

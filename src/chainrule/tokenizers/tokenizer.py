@@ -3,29 +3,35 @@
 Control symbols are added tokens outside the vocabulary of the model, so that `<s>` in a text is ordinary text.
 """
 
+import hashlib
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import tokenizers
-from tokenizers import AddedToken, normalizers, pre_tokenizers
+from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
 from chainrule import system
 from chainrule.config import build_config, to_json
 from chainrule.errors import InputError, ModelFileError
-from chainrule.lm import Ids, Vocabulary
+from chainrule.lm import Ids, Mask, Vocabulary
 from chainrule.storage import provenance, strict_json, verified_dir
 from chainrule.storage.provenance import CONFIG, TOKENIZER, Origin, translate_config_errors
-from chainrule.storage.verified_dir import VerifiedDir, read_json
+from chainrule.storage.verified_dir import Content, StreamedFile, VerifiedDir, read_json
 from chainrule.tokenizers import components, punctuation
 from chainrule.tokenizers.config import BOS, EOS, JOINER, TokenizerConfig, saved_settings
 
+CONTROLS: Final = (BOS, EOS)
+"""Control symbols, whose ids follow those of the vocabulary."""
+WORDS_PER_BLOCK: Final = 1 << 15
+"""Words of a block of `tokenizer.json`."""
 CONTINUATION_PREFIX: Final = "##"  # WordPiece prefix of tokens that continue a word
 
 
@@ -53,6 +59,24 @@ def translate_panics() -> Iterator[None]:
         raise ModelFileError(
             f"the tokenizers library failed: {str(error)[:200]}; train the tokenizer again"
         ) from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VocabularyWords:
+    """Some words of a vocabulary, which are read from its table one at a time."""
+
+    table: Any  # WordVocabulary of the extension
+    is_included: Mask  # (V,)
+
+    def __len__(self) -> int:
+        return int(self.is_included.sum())
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.table[i] for i in np.flatnonzero(self.is_included).tolist())
+
+    def __contains__(self, word: object) -> bool:
+        id_ = self.table.find(word) if isinstance(word, str) else -1
+        return id_ >= 0 and bool(self.is_included[id_])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +107,14 @@ class Tokenizer:
         cls, content: str | bytes, config: TokenizerConfig, source: str = "tokenizer.json"
     ) -> "Tokenizer":
         """Parse `tokenizer.json`; raise ModelFileError for components that components.py does not allow."""
+        if config.is_word_level and (tokenizer := WordTokenizer.read(content, config)) is not None:
+            return tokenizer
         try:
             text = content if isinstance(content, str) else content.decode()
         except UnicodeDecodeError as error:
             raise ModelFileError(f"{source} is not UTF-8: {error}") from error
-        components.check_kind(components.check(text, source), config, byte_alphabet(), source)
+        checked = components.check(text, source)
+        components.check_kind(checked, config, byte_alphabet(), source)
         try:
             with translate_panics():
                 backend = tokenizers.Tokenizer.from_str(text)
@@ -95,12 +122,35 @@ class Tokenizer:
             raise
         except Exception as error:  # the library raises a bare Exception
             raise ModelFileError(f"{source} is not a tokenizer: {error}") from error
+        if config.is_word_level:
+            words = checked["model"]["vocab"]
+            return WordTokenizer.of_names(sorted(words, key=words.__getitem__), config)
         backend.encode_special_tokens = True  # not stored in the file
         return cls(backend, config)
 
     def to_json(self) -> str:
         """Serialize as `tokenizer.json`."""
-        return self.backend.to_str(pretty=True)
+        return b"".join(self.json_blocks()).decode()
+
+    def json_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of `tokenizer.json` in blocks."""
+        yield self.backend.to_str(pretty=True).encode()
+
+    def json_file(self) -> StreamedFile:
+        """Return `tokenizer.json` as the content of a file to write."""
+
+        def write(path: Path) -> None:
+            with path.open("wb") as file:
+                file.writelines(self.json_blocks())
+
+        return StreamedFile(sum(map(len, self.json_blocks())), write)
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of `tokenizer.json`."""
+        digest = hashlib.sha256()
+        for block in self.json_blocks():
+            digest.update(block)
+        return digest.hexdigest()
 
     @cached_property
     def vocab_size(self) -> int:
@@ -134,10 +184,9 @@ class Tokenizer:
         with translate_panics():
             return self.backend.get_vocab(with_added_tokens=False)
 
-    @cached_property
-    def word_encoding(self) -> Any:
-        """Vocabulary of a word tokenizer as a `WordEncoding` of the extension."""
-        return system.load_extension().WordEncoding(self.vocab, self.unk, self.eos, self.config.placeholder)
+    def token_id(self, token: str) -> int | None:
+        """Return the id of a token of the vocabulary; None if there is none or for a control symbol."""
+        return self.vocab.get(token)
 
     def canonicalize(self, text: str) -> str:
         """Normalize a text and collapse its blanks, as configured."""
@@ -181,7 +230,7 @@ class Tokenizer:
 
     def _open_form(self, name: str, id_: int) -> int:
         """Return the id of the last token of a prompt, with or without a trailing joiner."""
-        joined = self.vocab.get(name + JOINER)
+        joined = self.token_id(name + JOINER)
         if joined is None or not punctuation.is_punctuation(name):
             return id_
         if id_ == self.unk or punctuation.is_opening(name):
@@ -199,10 +248,14 @@ class Tokenizer:
             raise InputError(f"{text[:40]!a} is not UTF-8; correct it") from error
 
     def _split_encoding(self, text: str) -> "Encoding":
-        assert self.unk is not None
         spans = self.spans(text)
-        ids = [self.vocab.get(name, self.unk) for name, _, _ in spans]
-        return Encoding(ids, [(first, last) for _, first, last in spans])
+        return Encoding(self.word_ids([name for name, _, _ in spans]), [(first, last) for _, first, last in spans])
+
+    def word_ids(self, words: Sequence[str]) -> list[int]:
+        """Return the ids of words as they are; `unk` for unknown words."""
+        assert self.unk is not None
+        ids = map(self.token_id, words)
+        return [self.unk if id_ is None else id_ for id_ in ids]
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Return the tokens of a line, including out-of-vocabulary words, with their start and end offsets.
@@ -245,12 +298,12 @@ class Tokenizer:
         A token may be part of a character. The bytes of the tokens of a line are those of the decoded line.
         """
         controls = (self.bos, self.eos)
-        name = "" if id_ in controls else self.backend.id_to_token(id_) or ""
+        name = "" if id_ in controls else self.name(id_)
         is_first = previous is None or previous in controls
         if not name or not self.config.collapses_blanks:
             blank = b""
         elif self.config.splits_punctuation:
-            before = "" if previous is None else self.backend.id_to_token(previous) or ""
+            before = "" if previous is None else self.name(previous)
             is_joined = is_first or punctuation.joined_sides(name)[0] or punctuation.joined_sides(before)[1]
             return b" " * (not is_joined) + punctuation.join(name).encode()
         else:  # every word but the first is preceded by a blank
@@ -271,7 +324,7 @@ class Tokenizer:
         r"""Return the readable token of each id; incomplete UTF-8 sequences are written as \xNN."""
         return [self._readable[int(i)] for i in ids]
 
-    def vocabulary_words(self) -> list[str]:
+    def vocabulary_words(self) -> "Sequence[str] | VocabularyWords":
         """Return the words of the vocabulary, which an unknown word cannot be; empty for sub-word tokenizers."""
         if not self.config.tokens_are_text:
             return []
@@ -295,15 +348,24 @@ class Tokenizer:
         assert self.unk is not None
         name = self.normalize(word)
         forms = punctuation.joined_forms(name) if self.config.splits_punctuation else [name]
-        return next((self.vocab[form] for form in forms if form in self.vocab), self.unk)
+        return next((id_ for form in forms if (id_ := self.token_id(form)) is not None), self.unk)
+
+    def name(self, id_: int) -> str:
+        """Return a token as stored; "" for an unused id."""
+        with translate_panics():
+            return self.backend.id_to_token(id_) or ""
 
     def names(self) -> list[str]:
-        """Return the token of each id as stored by the backend; "" for unused ids."""
+        """Return the token of each id as stored; "" for unused ids."""
         with translate_panics():
             return [self.backend.id_to_token(i) or "" for i in range(self.vocab_size)]
 
+    def stored_names(self) -> Sequence[str]:
+        """Return the token of each id in the form that takes the least memory."""
+        return self.names()
+
     @cached_property
-    def _readable(self) -> list[str]:
+    def _readable(self) -> Sequence[str]:
         names = self.names()
         if self.config.tokens_are_text:
             return names
@@ -312,6 +374,143 @@ class Tokenizer:
     def _id(self, name: str) -> int:
         with translate_panics():
             number = self.backend.token_to_id(name)
+        if number is None:
+            raise ModelFileError(f"tokenizer.json has no '{name}'")
+        return number
+
+
+class WordTokenizer(Tokenizer):
+    """A tokenizer whose tokens are whole words, with its vocabulary in the extension.
+
+    The tokenizer of the `tokenizers` library and the dictionary of the vocabulary are built only if they are used.
+    """
+
+    table: Any
+    """Names of all ids, a `WordVocabulary` of the extension; the last two are `<s>` and `</s>`."""
+
+    def __init__(self, table: Any, config: TokenizerConfig) -> None:
+        object.__setattr__(self, "table", table)
+        object.__setattr__(self, "config", config)
+
+    @classmethod
+    def of_names(cls, names: Iterable[str], config: TokenizerConfig) -> "WordTokenizer":
+        """Build a tokenizer with these words by id, including the unknown word."""
+        return cls(system.load_extension().WordVocabulary(chain(names, CONTROLS), len(CONTROLS)), config)
+
+    @classmethod
+    def read(cls, content: str | bytes, config: TokenizerConfig) -> "WordTokenizer | None":
+        """Read `tokenizer.json` in the form in which `json_blocks` writes it; None if any byte differs."""
+        raw = content if isinstance(content, bytes) else content.encode(errors="replace")
+        _, tail = components.word_level_json(config, 1)
+        end = len(raw) - len(tail)
+        last_entry = re.search(rb": ([0-9]{1,10})\n\Z", raw[max(end - 16, 0) : max(end, 0)])
+        if last_entry is None or not raw.endswith(tail):
+            return None
+        head, _ = components.word_level_json(config, int(last_entry[1]) + 1)
+        if not raw.startswith(head) or len(head) > end:
+            return None
+        table = system.load_extension().WordVocabulary.from_json(raw, len(head), end, CONTROLS)
+        return None if table is None or table.find(config.unk) < 0 else cls(table, config)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tokenizer.from_json, (self.to_json(), self.config)
+
+    @cached_property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The tokenizer as one of the `tokenizers` library."""
+        backend = components.make_backend(self.config, models.WordLevel(self.vocab, unk_token=self.config.unk))
+        return Tokenizer.with_control_symbols(backend, self.config).backend
+
+    def json_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of `tokenizer.json` in blocks."""
+        head, tail = components.word_level_json(self.config, self.bos)
+        yield head
+        for first in range(0, self.bos, WORDS_PER_BLOCK):
+            yield self.table.json_entries(first, first + WORDS_PER_BLOCK)
+        yield tail
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """V, including control symbols."""
+        return len(self.table)
+
+    @cached_property
+    def vocab(self) -> dict[str, int]:
+        """Ids of the vocabulary by token, without control symbols."""
+        return {name: i for i, name in enumerate(self.table) if i < self.bos}
+
+    @cached_property
+    def word_encoding(self) -> Any:
+        """The vocabulary and its special ids as a `WordEncoding` of the extension."""
+        return system.load_extension().WordEncoding(self.table, self.unk, self.eos, self.config.placeholder)
+
+    def token_id(self, token: str) -> int | None:
+        """Return the id of a token of the vocabulary; None if there is none or for a control symbol."""
+        id_: int = self.table.find(token)
+        return None if id_ < 0 else id_
+
+    def encoding(self, text: str) -> "tokenizers.Encoding | Encoding":
+        """Encode a part of a line with the character offsets of each token."""
+        if self.config.splits_punctuation:
+            return self._split_encoding(text)
+        try:
+            line = self.normalize(text)
+            line.encode()
+        except (TypeError, UnicodeEncodeError) as error:  # a lone surrogate
+            raise InputError(f"{text[:40]!a} is not UTF-8; correct it") from error
+        matches = list(re.finditer("[^ \t]+", line))
+        ids = self.word_ids([match[0] for match in matches])
+        if self._normalizer is None:
+            return Encoding(ids, [match.span() for match in matches])
+        offsets = self._source_offsets(text)
+        return Encoding(ids, [(offsets[m.start()][0], offsets[m.end() - 1][1]) for m in matches])
+
+    def encodings(self, texts: Sequence[str]) -> "Sequence[tokenizers.Encoding | Encoding]":
+        """Encode several texts."""
+        return [self.encoding(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Decode ids to text without control symbols."""
+        words = " ".join(self.name(int(i)) for i in ids if i not in (self.bos, self.eos))
+        return punctuation.join(words) if self.config.splits_punctuation else words
+
+    def name(self, id_: int) -> str:
+        """Return a token as stored; "" for an unused id."""
+        return str(self.table[id_]) if 0 <= id_ < self.vocab_size else ""
+
+    def names(self) -> list[str]:
+        """Return the token of each id."""
+        return list(self.table)
+
+    def stored_names(self) -> Sequence[str]:
+        """Return the token of each id in the form that takes the least memory."""
+        table: Sequence[str] = self.table
+        return table
+
+    @cached_property
+    def _readable(self) -> Sequence[str]:
+        return self.stored_names()
+
+    def vocabulary_words(self) -> VocabularyWords:
+        """Return the words of the vocabulary, which an unknown word cannot be."""
+        is_included = np.ones(self.vocab_size, dtype=bool)
+        is_included[[self.bos, self.eos]] = False
+        is_included[self.unk] = False
+        return VocabularyWords(self.table, is_included)
+
+    @cached_property
+    def _normalizer(self) -> normalizers.Normalizer | None:
+        return components.make_normalizer(self.config)
+
+    def _id(self, name: str) -> int:
+        controls = {name: self.vocab_size - len(CONTROLS) + i for i, name in enumerate(CONTROLS)}
+        number = controls.get(name, self.token_id(name))
         if number is None:
             raise ModelFileError(f"tokenizer.json has no '{name}'")
         return number
@@ -355,8 +554,8 @@ def decode_bytes(name: str) -> str:
 
 def save_tokenizer(tokenizer: Tokenizer, path: Path, origin: Origin, *, force: bool = False) -> None:
     """Save a tokenizer to a folder; `force` as in `save`."""
-    files = {
-        TOKENIZER: tokenizer.to_json().encode(),
+    files: dict[str, Content] = {
+        TOKENIZER: tokenizer.json_file(),
         CONFIG: strict_json.dump({"tokenizer": to_json(tokenizer.config)}),
     }
     provenance.write(path, "tokenizer", files, origin, force=force)

@@ -13,25 +13,45 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import models, normalizers, trainers
+from tokenizers import models, trainers
 
 from chainrule import system
 from chainrule.errors import ConfigError, InputError
 from chainrule.progress import Progress, silent
 from chainrule.text.corpus import Corpus, WordLengthCheck
-from chainrule.tokenizers.components import LONGEST_WORDPIECE_WORD, make_backend
+from chainrule.tokenizers.components import LONGEST_WORDPIECE_WORD, make_backend, make_normalizer
 from chainrule.tokenizers.config import BOS, EOS, SUBWORD_SIZE, TokenizerConfig
-from chainrule.tokenizers.encode import TextScan, count_words, has_long_lines, scan_text
+from chainrule.tokenizers.encode import (
+    UNLIMITED,
+    CountingLimit,
+    TextScan,
+    count_words,
+    has_long_lines,
+    scan_text,
+)
 from chainrule.tokenizers.punctuation import joined_forms, resolve_kind, split
-from chainrule.tokenizers.tokenizer import Tokenizer, byte_alphabet, decode_bytes, split_words, translate_panics
+from chainrule.tokenizers.tokenizer import (
+    CONTROLS,
+    Tokenizer,
+    WordTokenizer,
+    byte_alphabet,
+    decode_bytes,
+    split_words,
+    translate_panics,
+)
 
 UNK = "<unk>"
 """Usual name of the unknown word, which is skipped in word lists."""
 
 
-def train(corpus: Corpus, config: TokenizerConfig, progress: Progress = silent) -> Tokenizer:
-    """Train the configured kind of tokenizer, or build it from the word list `config.vocab`."""
-    return _train_resolved(corpus, resolve_kind(corpus, lower_unk(config)), progress)
+def train(
+    corpus: Corpus, config: TokenizerConfig, progress: Progress = silent, limit: CountingLimit = UNLIMITED
+) -> Tokenizer:
+    """Train the configured kind of tokenizer, or build it from the word list `config.vocab`.
+
+    Words are counted within `limit`.
+    """
+    return _train_resolved(corpus, resolve_kind(corpus, lower_unk(config)), progress, limit=limit)
 
 
 def train_and_scan(
@@ -44,15 +64,27 @@ def train_and_scan(
 
 
 def _train_resolved(
-    corpus: Corpus, config: TokenizerConfig, progress: Progress, scan: TextScan | None = None
+    corpus: Corpus,
+    config: TokenizerConfig,
+    progress: Progress,
+    scan: TextScan | None = None,
+    limit: CountingLimit = UNLIMITED,
 ) -> Tokenizer:
     if config.vocab is not None:
         return from_words(*read_word_list(config))
     progress(f"training the {config.kind} tokenizer", 0, None)
     match config.kind:
-        case "word" | "whitespace" | "char":
-            counts = count_words(corpus, config) if scan is None else scan.counts
-            backend = _train_word_level(counts or _count(corpus, config), config)
+        case "word" | "whitespace":
+            excluded = [config.unk, BOS, EOS]
+            if scan is not None:
+                counted = scan.counted(excluded)
+            else:
+                counted = count_words(corpus, config, excluded, limit) or _count_words(
+                    corpus, config, excluded, limit
+                )
+            return _train_word_level(counted, config, limit)
+        case "char":
+            backend = _train_char_level(_count_characters(corpus, config), config)
         case "byte":
             backend = make_backend(config, models.BPE(vocab=dict(byte_alphabet()), merges=[]))
         case "bpe":
@@ -66,24 +98,20 @@ def _train_resolved(
 
 def from_counts(counts: dict[str, int], config: TokenizerConfig) -> Tokenizer:
     """Build a word or character tokenizer from the counts of a text, in vocabulary order; `counts` is changed."""
-    return Tokenizer.with_control_symbols(_train_word_level(counts, config), config)
-
-
-def build_normalizer(config: TokenizerConfig) -> normalizers.Normalizer | None:
-    """Return the normalizer that lower-cases the text; None without `lowercase`."""
-    normalizer: normalizers.Normalizer | None = make_backend(config, models.BPE()).normalizer
-    return normalizer
+    if not config.is_word_level:
+        return Tokenizer.with_control_symbols(_train_char_level(counts, config), config)
+    return WordTokenizer.of_names([config.unk, *_select(counts, config)], config)
 
 
 def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
     """Lower-case the unknown word of the config if the text is lower-cased."""
-    lower = build_normalizer(config)
+    lower = make_normalizer(config)
     return config if lower is None else replace(config, unk=lower.normalize_str(config.unk))
 
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
     """Build a word tokenizer with this vocabulary, in this order after the unknown word."""
-    return Tokenizer.with_control_symbols(_word_level(words, config), config)
+    return WordTokenizer.of_names([config.unk, *words], config)
 
 
 def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]:
@@ -96,7 +124,7 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     corpus = Corpus.of(Path(config.vocab), expects_lines=False)
     if len(corpus.files) != 1:
         raise InputError(f"{config.vocab} contains {len(corpus.files)} files; give one, with one word per line")
-    lower = build_normalizer(config)
+    lower = make_normalizer(config)
     words: dict[str, None] = {}
     for number, line in enumerate(corpus, start=1):
         line_words = split_words(line)
@@ -114,53 +142,95 @@ def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]
     return list(words), replace(config, vocab=Path(config.vocab).name)
 
 
-def _train_word_level(counts: dict[str, int], config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """Build a word or character vocabulary from counts sorted by decreasing count, then by code points."""
+def _train_word_level(counted: Any, config: TokenizerConfig, limit: CountingLimit) -> Tokenizer:
+    """Select the vocabulary from the `CountedWords` of a text, excluding the unknown word and control symbols."""
+    if config.closed and counted.excluded_count(0):
+        raise _closed_error(config)
+    if not counted.types and not any(map(counted.excluded_count, range(3))):
+        raise _no_words_error()
+    size = _vocabulary_size(counted.types, counted.types_from(config.min_count), config)
+    limit.check(size)
+    return WordTokenizer(counted.select(size, [config.unk], CONTROLS), config)
+
+
+def _train_char_level(counts: dict[str, int], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """Build a character vocabulary from counts sorted by decreasing count, then by code points."""
+    vocabulary = {config.unk: 0} | {t: i for i, t in enumerate(_select(counts, config), start=1)}
+    return make_backend(config, models.WordLevel(vocabulary, unk_token=config.unk))
+
+
+def _select(counts: dict[str, int], config: TokenizerConfig) -> list[str]:
+    """Select the vocabulary from counts sorted by decreasing count, then by code points; `counts` is changed."""
     if config.closed and config.unk in counts:
-        raise ConfigError(
-            f"the text contains '{config.unk}', the unknown word; drop --closed or specify another with --unk"
-        )
+        raise _closed_error(config)
     if not counts:
-        raise InputError("the training text contains no words; give a text with at least one")
+        raise _no_words_error()
     for name in (config.unk, BOS, EOS):
         counts.pop(name, None)
-    types = [name for name, count in counts.items() if count >= config.min_count]
+    frequent = sum(count >= config.min_count for count in counts.values())
+    return list(counts)[: _vocabulary_size(len(counts), frequent, config)]
+
+
+def _vocabulary_size(types: int, frequent: int, config: TokenizerConfig) -> int:
+    """Return the number of types to keep, of which `frequent` have the minimum count."""
+    sizes = [frequent]
     if config.top_percent is not None:
-        types = types[: max(1, round(len(counts) * config.top_percent / 100))]
-    return _word_level(types[: config.vocab_size], config)
+        sizes.append(max(1, round(types * config.top_percent / 100)))
+    if config.vocab_size is not None:
+        sizes.append(config.vocab_size)
+    return min(sizes)
 
 
-def _count(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
-    """Count the words or characters of the text, in vocabulary order."""
+def _closed_error(config: TokenizerConfig) -> ConfigError:
+    return ConfigError(
+        f"the text contains '{config.unk}', the unknown word; drop --closed or specify another with --unk"
+    )
+
+
+def _no_words_error() -> InputError:
+    return InputError("the training text contains no words; give a text with at least one")
+
+
+def _count_words(corpus: Corpus, config: TokenizerConfig, excluded: list[str], limit: CountingLimit) -> Any:
+    """Count the words of any text as `CountedWords`."""
+    counter = system.load_extension().VocabularyCounter(limit.memory, limit.folder)
+    lower = make_normalizer(config)
+    for text in _pieces(corpus, config):
+        piece = text if lower is None else lower.normalize_str(text)
+        counter.add(split(piece, config.unk) if config.splits_punctuation else piece)
+    return counter.finish(excluded)
+
+
+def count_lines(lines: bytes, config: TokenizerConfig, name: str) -> dict[str, int]:
+    """Count the words or characters of lines in memory (UTF-8, LF after each); `name` is that of the text."""
+    counts: dict[str, int]
+    if config.is_word_level and not config.lowercase and not has_long_lines(lines):
+        counts = system.load_extension().count_words_of_lines(lines, config.placeholder)
+        return counts
+    corpus = Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"), title=name)
+    if not config.is_word_level:
+        return _count_characters(corpus, config)
+    counts = _count_words(corpus, config, [], UNLIMITED).counts()
+    return counts
+
+
+def _count_characters(corpus: Corpus, config: TokenizerConfig) -> dict[str, int]:
+    """Count the characters of the text, in vocabulary order."""
     counts = count_tokens(_pieces(corpus, config), config)
     return {name: counts[name] for name in sorted(counts, key=lambda name: (-counts[name], name))}
 
 
 def count_tokens(texts: Iterable[str], config: TokenizerConfig) -> Counter[str]:
-    """Count the words or characters of texts."""
+    """Count the characters of texts, or their words if the tokenizer is not one of characters."""
     counts: Counter[str] = Counter()
-    lower = build_normalizer(config)
+    lower = make_normalizer(config)
     for text in texts:
         piece = text if lower is None else lower.normalize_str(text)
-        counts.update(piece if config.kind == "char" else _words(piece, config))
+        if config.kind != "char":
+            counts.update(split_words(split(piece, config.unk) if config.splits_punctuation else piece))
+        else:
+            counts.update(piece)
     return counts
-
-
-def count_lines(lines: bytes, config: TokenizerConfig, name: str) -> dict[str, int]:
-    """Count the words or characters of lines in memory (UTF-8, LF after each); `name` is that of the text."""
-    if config.is_word_level and not config.lowercase and not has_long_lines(lines):
-        counts: dict[str, int] = system.load_extension().count_words_of_lines(lines, config.placeholder)
-        return counts
-    return _count(Corpus.from_lines(lines.decode().removesuffix("\n").split("\n"), title=name), config)
-
-
-def _word_level(types: list[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
-    vocabulary = {config.unk: 0} | {t: i for i, t in enumerate(types, start=1)}
-    return make_backend(config, models.WordLevel(vocabulary, unk_token=config.unk))
-
-
-def _words(piece: str, config: TokenizerConfig) -> list[str]:
-    return split_words(split(piece, config.unk) if config.splits_punctuation else piece)
 
 
 def _wordpiece(corpus: Corpus, config: TokenizerConfig) -> tokenizers.Tokenizer:
