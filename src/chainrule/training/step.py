@@ -45,6 +45,14 @@ class FlatParameters:
         self.parameter = nn.Parameter(self.weights)
         self.parameter.grad = self.gradient
 
+    def set_totals(self, sum_nats: "float | Tensor", tokens: "int | Tensor") -> None:
+        """Set the sums of this rank; numbers are written by a kernel, which a CUDA graph can record."""
+        for total, value in zip(self.totals, (sum_nats, tokens), strict=True):
+            if isinstance(value, Tensor):
+                total.copy_(value)
+            else:
+                total.fill_(value)
+
     def named_slices(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield the slices of a vector like θ with the parameter names."""
         for name, first, last in self.slices:
@@ -164,7 +172,7 @@ class TrainingStep:
         sum_nats = nats * tokens
         if self.ranks.is_distributed:
             is_placeholder = window.part is not None and not window.part.token_share  # language models only
-            self.flat.totals[0], self.flat.totals[1] = (0, 0) if is_placeholder else (sum_nats, tokens)
+            self.flat.set_totals(*(0, 0) if is_placeholder else (sum_nats, tokens))
             self.ranks.add(self.flat.summed)
             sum_nats, tokens = self.flat.totals
         norm = self._clip_gradient()
