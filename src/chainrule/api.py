@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, overload
+from typing import Any, Final, Literal, NoReturn, overload
 
 from chainrule import families, mixture, recipes, sizing, system
 from chainrule.config import RunConfig, build_config, merge_settings, to_json
@@ -44,6 +44,9 @@ from chainrule.text.fingerprint import Fingerprint
 from chainrule.text.readers import Sources
 from chainrule.tokenizers.config import KINDS, TokenizerConfig
 from chainrule.tokenizers.encode import encode, encode_with_fingerprint
+
+LARGEST_IN_MEMORY: Final = 1 << 28
+"""Bytes of text up to which networks keep the token ids in memory instead of a mapped temporary file."""
 
 
 @overload
@@ -149,16 +152,17 @@ def train(
     corpus, held_out = Corpus.of(text), None if valid is None else Corpus.of(valid)
     if engine is not None:
         job = NgramJob(corpus=corpus, tokenizer=settings.tokenizer, config=settings.model, context=options.context)
-        with _writing(options):
-            return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
-    with _writing(options), _limit(memory, settings.model, options) as limit:
-        prepared = _prepare(corpus, settings.tokenizer, held_out, options.progress, limit)
+        return _train_on_engine(job, held_out, options, EngineRun(engine, session, shards))
+    with (
+        _ranks(family, options.device),
+        _writing(options),
+        _limit(family, memory, corpus, settings, options) as limit,
+    ):
+        prepared = _prepare(family, corpus, settings.tokenizer, held_out, options.progress, limit)
         origin = _origin(family, corpus, prepared.fingerprint, options)
         if options.out is not None and not options.resume:
             verified_dir.check_replace(options.out, origin.manifest_facts("model"), force=options.force)
-        config, plan = settings.model, ""
-        if size is not None:
-            config, plan = _choose_size(family, prepared, settings, options)
+        config, plan = (settings.model, "") if size is None else _choose_size(family, prepared, settings, options)
         return train_prepared(family, config, prepared, origin, options, plan)
 
 
@@ -198,6 +202,11 @@ def _check_engine(family: str, engine: EngineOptions | None, shards: int | None,
 
 def _train_on_engine(job: NgramJob, valid: Corpus | None, options: RunOptions, run: EngineRun) -> Model:
     """Train an n-gram model on an engine."""
+    with _writing(options):
+        return _train_job(job, valid, options, run)
+
+
+def _train_job(job: NgramJob, valid: Corpus | None, options: RunOptions, run: EngineRun) -> Model:
     start = time.perf_counter()
     scratch = ScratchFolder()
     spellers: list[Future[Speller | None]] = []
@@ -304,6 +313,7 @@ def resolve_settings(
 
 
 def _prepare(
+    family: str,
     corpus: Corpus,
     tokenizer: TokenizerConfig | Path,
     valid: Corpus | None,
@@ -311,7 +321,8 @@ def _prepare(
     limit: MemoryLimit | None,
 ) -> PreparedCorpus:
     """Prepare the texts; raise if the validation text has no words."""
-    prepared = prepare_corpus(corpus, tokenizer, valid, progress, limit)
+    is_network = family != "ngram"
+    prepared = prepare_corpus(corpus, tokenizer, valid, progress, limit, maps_shards=is_network)
     if prepared.valid is not None and not prepared.valid.words:
         raise InputError("the validation text contains no words; give a text with words, or omit --valid")
     return prepared
@@ -323,6 +334,8 @@ def _check(family: str, config: object, size: str | None, *, has_validation: boo
         raise ConfigError(f"size is '{size}'; choose auto, or leave it out")
     if size is not None and family not in sizing.LADDERS:
         raise ConfigError(f"--size auto chooses the size of a network, but '{family}' is not one; leave it out")
+    if size is not None and system.rank_and_size()[1] > 1:
+        raise ConfigError("--size auto measures a single process; give the sizes (--hidden, --layers) instead")
     if isinstance(config, ModelConfig):
         config.training.check_validation(has_validation)
 
@@ -361,10 +374,55 @@ def _memory_limit(family: str, memory: str | int | None) -> int | None:
     return None
 
 
+def _ranks(family: str, device: str) -> AbstractContextManager[Any]:
+    """Join the processes that torchrun started, if any; in ranks other than 0, train and exit."""
+    rank, size = system.rank_and_size()
+    if not size:
+        return nullcontext()
+    if family == "ngram":
+        raise UsageError("torchrun and --processes are for networks; for an ngram model give --workers")
+    if rank:
+        follow(device)
+    from chainrule.training import ranks
+
+    return ranks.process_group(device)
+
+
+def follow(device: str = "auto") -> NoReturn:
+    """Train as one of several processes, as rank 0 says, and exit; rank 0 prepares, validates and writes."""
+    from chainrule.neural.family import data_from_json
+    from chainrule.training import ranks
+
+    with ranks.process_group(device) as team:
+        job = team.from_first(dict)
+        family = families.get(job["family"])
+        family.train(data_from_json(job), build_config(family.Config, job["config"], "model", is_saved=True))
+    raise SystemExit(0)
+
+
 @contextmanager
-def _limit(memory: str | int | None, config: Any, options: RunOptions) -> Iterator[MemoryLimit | None]:
-    """Yield the limit of an n-gram model and a temporary folder if one was given, else None (all in memory)."""
-    limit = options.memory_limit
+def _limit(
+    family: str, memory: str | int | None, corpus: Corpus, settings: Settings, options: RunOptions
+) -> Iterator[MemoryLimit | None]:
+    """Yield a memory limit and a temporary folder, else None (all in memory).
+
+    An n-gram model has a limit if one was given. A network keeps the token ids in a file if the text is large or
+    several processes read them; no text is too large for it.
+    """
+    limit, config = options.memory_limit, settings.model
+    if family != "ngram":
+        is_small = (corpus.size_hint() or 0) <= LARGEST_IN_MEMORY and not system.rank_and_size()[1]
+        with nullcontext() if is_small else scratch_folder() as scratch:
+            yield (
+                None
+                if scratch is None
+                else MemoryLimit(
+                    limit=system.parse_size(system.DEFAULT),
+                    folder=scratch,
+                    minimum=lambda tokens, words, has_words: 0,
+                )
+            )
+        return
     if memory is None or limit is None:
         yield None
         return

@@ -53,6 +53,10 @@ class ShardError(ChainruleError):
     """A shard of an n-gram model is not in its folder, or the server that has it does not answer."""
 
 
+class LostRankError(ChainruleError):
+    """Another process of a training run has ended, or does not answer."""
+
+
 class NotFoundError(ChainruleError):
     """A named file or folder does not exist."""
 

@@ -116,14 +116,16 @@ def prepare_corpus(
     valid: Corpus | None = None,
     progress: Progress = silent,
     memory: MemoryLimit | None = None,
+    *,
+    maps_shards: bool = False,
 ) -> PreparedCorpus:
     """Train or load the tokenizer, encode the texts and train the speller; the vocabulary uses only `corpus`.
 
     With `memory`, the ids of the training text are written to a file and memory-mapped. `corpus` may be a folder of
-    id shards, which has a tokenizer.
+    id shards, which has a tokenizer; with `maps_shards` the ids stay in its files.
     """
     if (shards := find_shards(corpus)) is not None:
-        return _read_shards(shards, corpus, tokenizer, valid, progress, memory)
+        return _read_shards(shards, corpus, tokenizer, valid, progress, memory, maps_shards)
     scan = None
     is_checked = False
     if memory is not None:  # the text is read again to be encoded
@@ -175,6 +177,7 @@ def _read_shards(
     valid: Corpus | None,
     progress: Progress,
     memory: MemoryLimit | None,
+    maps_shards: bool,
 ) -> PreparedCorpus:
     """Prepare a training text that was encoded as id shards."""
     trained = load_tokenizer(folder)
@@ -187,7 +190,7 @@ def _read_shards(
         )
     progress("reading ids", 0, None)
     shards = open_shards(folder, trained.vocabulary)
-    train = shards.read(None if memory is None else memory.ids_file)
+    train = shards.map() if maps_shards else shards.read(None if memory is None else memory.ids_file)
     encoded, digest = (None, None) if valid is None else encode_with_fingerprint(valid, trained, progress)
     if memory is not None:
         memory.check(train.tokens, trained.vocab_size, has_words=True)

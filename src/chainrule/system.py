@@ -26,6 +26,20 @@ def versions() -> dict[str, str]:
     return result
 
 
+LAUNCHER: Final = "CHAINRULE_LAUNCHER"
+"""Environment variable with the id of the process that started the processes of a training run."""
+LOST: Final = 76
+"""Exit status of a process of a training run that lost the others, of which one has reported the error."""
+
+
+def rank_and_size() -> tuple[int, int]:
+    """Return the number of this process among those that torchrun started, and how many they are; else 0 and 0."""
+    try:
+        return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return 0, 0
+
+
 EXTENSION: Final = "chainrule._core"
 HOW_TO_BUILD: Final = "pip install . (needs a C++20 compiler)"
 

@@ -126,6 +126,11 @@ def test_third_party_libraries_stay_in_their_packages(module: Path) -> None:
         assert name != "chainrule._core"
 
 
+def test_torch_distributed_is_imported_by_one_module() -> None:
+    importers = {m.name for m in MODULES if any(name.startswith("torch.distributed") for name, _ in imports(m))}
+    assert importers == {"ranks.py"}
+
+
 def test_optional_libraries_are_imported_lazily() -> None:
     lazy = ("matplotlib", "pyarrow", "pyspark", "zstandard", "torch", "fastapi", "rich", "sacrebleu")
     for module in MODULES:

@@ -23,6 +23,8 @@ def test_doctor_json() -> None:
         "extension",
         "threads",
         "devices",
+        "gpus",
+        "ranks",
         "packages",
         "java",
         "disk",
@@ -31,6 +33,9 @@ def test_doctor_json() -> None:
     assert document["python"] == platform.python_version()
     assert document["packages"]["numpy"] == metadata.version("numpy")
     assert "torch" in document["packages"]
+    assert "train --processes N" in document["ranks"]
+    assert "gloo" in document["ranks"]
+    assert ("cuda" in document["devices"]) == (document["gpus"] != "none")
 
 
 def test_doctor_text() -> None:
@@ -52,6 +57,7 @@ def test_doctor_names_the_remedy_for_missing_packages(monkeypatch: pytest.Monkey
     monkeypatch.delenv("JAVA_HOME", raising=False)
     document = run_ok("doctor", "--json").json()
     assert document["packages"]["torch"] == "absent: pip install 'chainrule[neural]'"
+    assert document["ranks"] == "absent: pip install 'chainrule[neural]'"
     assert document["packages"]["zstandard"] == "absent: pip install 'chainrule[data]'"
     assert document["extension"].startswith("absent: pip install .")
     assert "Spark needs Java 17" in document["java"]

@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import torch
 
 from chainrule.errors import ChainruleError, ModelFileError
 from chainrule.storage import verified_dir
-from chainrule.training.checkpoint import Checkpoint, load, save
+from chainrule.training import checkpoint
+from chainrule.training.checkpoint import Checkpoint, CheckpointWriter, load, save
+from training.small_networks import train_briefly
 
 FILES = ["weights.safetensors", "optimizer.safetensors", "state.safetensors", "position.json", "config.json"]
 DEAD = 999_999_999  # larger than any Linux process id
@@ -243,3 +246,86 @@ def test_kill_at_any_moment_leaves_a_valid_checkpoint(tmp_path: Path) -> None:
         assert trial["after"] == ["checkpoint"]
         in_the_middle += trial["before"] - 1
     assert in_the_middle > 5  # otherwise nothing was tested
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_background_checkpoint_has_the_state_at_the_time_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training changes the weights while the thread waits; no other checkpoint is due until it is done."""
+    clock, may_write = Clock(), threading.Event()
+    real = checkpoint.save
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        may_write.wait()
+        clock.now += 3.0
+        real(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    writer = CheckpointWriter(tmp_path, 60.0, clock)
+    assert not writer.is_due
+    clock.now = 61.0
+    assert writer.is_due
+    state = example(1)
+    writer.save(state, wait=False)
+    state.weights["W"].fill_(7.0)
+    state.position["step"] = 7
+    clock.now = 1000.0
+    assert not writer.is_due  # it is still being written
+    may_write.set()
+    writer.finish()
+    assert version_at(tmp_path) == 1
+    # It took from 61 to 1003 seconds, which shall be at most 2 % of the time.
+    clock.now = 61 + 942 / 0.02
+    assert not writer.is_due
+    clock.now += 1
+    assert writer.is_due
+
+
+def test_failed_background_checkpoint_is_reported_and_keeps_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = CheckpointWriter(tmp_path, 60.0)
+    writer.save(example(1), wait=True)
+
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        writer.save(example(2), wait=False)
+        with pytest.raises((OSError, ChainruleError), match=r"(?i)no space"):
+            writer.finish()
+    assert version_at(tmp_path) == 1
+    writer.check()  # reported once
+    writer.save(example(3), wait=False)
+    writer.finish()
+    assert version_at(tmp_path) == 3
+
+
+def test_trainer_writes_checkpoints_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock by which one is always due; the run ends when the last is written, and resumes bit for bit."""
+    threads: list[str] = []
+    real = checkpoint.save
+
+    def noted(*arguments: Any, **options: Any) -> None:
+        threads.append(threading.current_thread().name)
+        real(*arguments, **options)
+
+    monkeypatch.setattr(checkpoint, "save", noted)
+    monkeypatch.setattr(checkpoint, "LARGEST_SHARE", 1e9)
+    whole = train_briefly("lstm", "stream", dropout=0.3)
+    train_briefly("lstm", "stream", tmp_path, checkpoint_seconds=1e-9, dropout=0.3)
+    assert set(threads) == {"checkpoint"}
+    written = load(tmp_path)
+    assert written is not None
+    again = train_briefly("lstm", "stream", tmp_path, checkpoint_seconds=1e-9, dropout=0.3, resume=True)
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(again.network.state_dict()[name], tensor), name

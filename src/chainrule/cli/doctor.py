@@ -4,6 +4,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from importlib import metadata
 from typing import Any
@@ -31,7 +32,7 @@ PARTS = {
 
 
 def doctor(json: options.Json = False) -> None:
-    """Check versions, compiler, torch, devices, Java and disk space.
+    """Check versions, compiler, torch, devices, GPUs, processes, Java and disk space.
 
     For each missing package, the command that installs it is printed.
 
@@ -67,6 +68,8 @@ def _collect() -> dict[str, Any]:
         "extension": extension,
         "threads": os.cpu_count(),
         "devices": _devices(),
+        "gpus": _gpus(),
+        "ranks": _ranks(),
         "java": _java(),
         "disk": _free_space(),
         "packages": {name: _version(name, extra) for name, extra in PARTS.items()},
@@ -82,6 +85,26 @@ def _version(name: str, extra: str) -> str:
 def _devices() -> str:
     """Return the available devices, detected without importing torch."""
     return "cpu, cuda" if shutil.which("nvidia-smi") else "cpu"
+
+
+def _gpus() -> str:
+    """Return names and memory of the GPUs as nvidia-smi lists them."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    return "; ".join(line.strip() for line in listed.splitlines() if line.strip()) or "none"
+
+
+def _ranks() -> str:
+    """Return how networks can be trained on several processes."""
+    if importlib.util.find_spec("torch") is None:
+        return "absent: pip install 'chainrule[neural]'"
+    from chainrule.training import ranks
+
+    backends = ranks.backends()
+    return f"train --processes N, torchrun ({', '.join(backends)})" if backends else "absent: torch has no backend"
 
 
 def _java() -> str:

@@ -1,15 +1,22 @@
 """`chainrule train`: train a language model."""
 
+import os
+import signal
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from chainrule import system
 from chainrule.cli import options
 from chainrule.cli.console import emit, say
 from chainrule.cli.training_options import Run
 from chainrule.config import RunConfig
+from chainrule.errors import ChainruleError, LostRankError, UsageError
 from chainrule.neural.cells import CELLS
 from chainrule.neural.config import ModelConfig
 from chainrule.ngram.config import Config as NgramConfig
@@ -19,6 +26,7 @@ from chainrule.training.config import TrainingConfig
 if TYPE_CHECKING:
     from chainrule.model import Model
 
+INTERRUPTED: Final = 130
 FAMILIES = f"Model family: ngram, feedforward, {', '.join(CELLS)} or transformer."  # `families` loads slowly
 SETTINGS = (
     options.options_from_fields(
@@ -33,7 +41,7 @@ SETTINGS = (
         )
     }
     | options.options_from_fields(
-        TrainingConfig, "bptt", "batch_size", "epochs", "max_seconds", "stop_after", "optimizer"
+        TrainingConfig, "bptt", "batch_size", "accumulate", "epochs", "max_seconds", "stop_after", "optimizer"
     )
     | options.options_from_fields(TrainingConfig, "learning_rate", "clip")
     | options.options_from_fields(ModelConfig, "init")
@@ -68,6 +76,15 @@ def train(
         int | None,
         typer.Option(min=1, metavar="N", help="ngram with --workers or --on: number of files of a sharded model."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Neural models: number of processes on this machine, one for each GPU, which share every batch; "
+            "for several machines start the command with torchrun.  [default: 1]",
+        ),
+    ] = None,
     text_format: options.LineFormat,
     json: options.Json = False,
 ) -> None:
@@ -82,9 +99,90 @@ def train(
     chainrule train ngram corpus/ --workers 16 --work scratch --out runs/web
     """
     options.limit_threads(run.threads)
+    if processes is not None:
+        raise typer.Exit(_launch(family, processes, run.threads))
+    with _one_report():
+        _train(family, text, run, valid, settings, size, memory, shards, text_format, json)
+
+
+def _launch(family: str, processes: int, threads: int | None) -> int:
+    """Start the processes, each with this command without --processes; return their exit status."""
+    if family == "ngram":
+        raise UsageError("--processes is for networks; for an ngram model give --workers")
+    if system.rank_and_size()[1]:
+        raise UsageError("torchrun has started the processes already; leave out --processes")
+    from chainrule.training import ranks
+
+    return ranks.launch(processes, _without_option(sys.argv[1:], "--processes"), threads)
+
+
+def _without_option(arguments: list[str], option: str) -> list[str]:
+    """Remove an option and its value.
+
+    >>> _without_option(["train", "--processes", "2", "lstm", "--processes=4", "--", "--processes"], "--processes")
+    ['train', 'lstm', '--', '--processes']
+    """
+    kept: list[str] = []
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            return kept + arguments[index:]
+        is_value = index > 0 and arguments[index - 1] == option
+        if not is_value and argument != option and not argument.startswith(f"{option}="):
+            kept.append(argument)
+    return kept
+
+
+@contextmanager
+def _one_report() -> Iterator[None]:
+    """Report the end of several processes once: what all of them notice is reported by rank 0."""
+    rank, size = system.rank_and_size()
+    if not size:
+        yield
+        return
+    from chainrule.training.diagnostics import Diverged
+
+    if rank:  # nothing to save before the training starts
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    except LostRankError:
+        if rank or system.LAUNCHER in os.environ:  # rank 0 or the launcher reports it
+            raise SystemExit(system.LOST) from None
+        raise
+    except KeyboardInterrupt:
+        if rank:
+            raise SystemExit(INTERRUPTED) from None
+        raise
+    except (Diverged, UsageError) as error:  # raised by all
+        if rank:
+            raise SystemExit(error.exit_code) from None
+        raise
+    except ChainruleError as error:
+        if rank:
+            say(f"error: process {rank}: {error}")
+            raise SystemExit(error.exit_code) from None
+        raise
+
+
+def _train(
+    family: str,
+    text: list[str],
+    run: Run,
+    valid: list[str] | None,
+    settings: dict[str, object],
+    size: str | None,
+    memory: str | None,
+    shards: int | None,
+    text_format: options.LineFormat,
+    json: bool,
+) -> None:
+    """Train in this process, which may be one of several."""
     from chainrule import api
 
     start = time.perf_counter()
+    if system.rank_and_size()[0] and family != "ngram":
+        api.follow(options.check_device(run.device))
     if settings.get("bits"):
         settings.setdefault("layout", "small")  # the only layout that supports quantization
     engine = None

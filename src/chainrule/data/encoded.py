@@ -1,5 +1,6 @@
 """A text as token ids, with the counts needed for per-word and per-byte metrics, and its batches."""
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,6 +10,10 @@ import numpy as np
 from chainrule.lm import Batch, Ids
 
 _PIECE: Final = 1 << 20
+_MAPPED_AT_ONCE: Final = 1 << 16
+"""Bytes that Linux maps at the first access to a page of a mapped file."""
+_MOST_MAPPED: Final = 1 << 28
+"""Bytes of mapped files after which their pages are released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +52,80 @@ class EncodedText:
         return sum(int(np.count_nonzero(piece == id_)) for piece in id_blocks(self.ids))
 
 
-def id_blocks(ids: Ids) -> Iterator[Ids]:
+def id_blocks(ids: "Ids | MappedIds") -> Iterator[Ids]:
     """Yield consecutive blocks of ids; those of a memory-mapped file are read, not mapped.
 
     Mapped pages that were touched count as memory of the process.
     """
+    if isinstance(ids, MappedIds):
+        for array in ids.arrays:
+            yield from id_blocks(array)
+        return
     for first in range(0, len(ids), _PIECE):
-        if isinstance(ids, np.memmap) and ids.filename is not None:
-            yield np.fromfile(ids.filename, dtype=np.int32, count=_PIECE, offset=ids.itemsize * first)
+        if isinstance(ids, np.memmap) and ids.filename is not None and isinstance(ids.base, mmap.mmap):
+            count, offset = min(_PIECE, len(ids) - first), ids.offset + ids.itemsize * first
+            yield np.fromfile(ids.filename, dtype=ids.dtype, count=count, offset=offset)
         else:
             yield ids[first : first + _PIECE]
+
+
+class MappedIds:
+    """One sequence of token ids over one or several arrays, usually memory-mapped files that are never joined.
+
+    >>> ids = MappedIds([np.array([5, 6, 7], np.uint16), np.array([8, 9], np.uint16)])
+    >>> len(ids), ids.read(2, 5).tolist(), ids.take(np.array([4, 0])).tolist()
+    (5, [7, 8, 9], [9, 5])
+    """
+
+    def __init__(self, arrays: Sequence[Ids]) -> None:
+        self.arrays = [array for array in arrays if len(array)] or list(arrays[:1])
+        self.offsets = np.concatenate([[0], np.cumsum([len(array) for array in self.arrays])])  # of the arrays
+        self._views: list[Ids] = [np.asarray(array) for array in self.arrays]  # a slice of a memmap takes longer
+        self._unreleased = 0  # bytes read since the mapped pages were last released
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def __getitem__(self, index: slice) -> Ids:
+        return self.read(*index.indices(len(self))[:2])
+
+    def read(self, first: int, last: int) -> Ids:
+        """Return the ids from `first` to `last`, exclusive; those of one array are not copied."""
+        if len(self._views) == 1:
+            self._release_after(max((last - first) * self.arrays[0].itemsize, _MAPPED_AT_ONCE))
+            return self._views[0][first:last]
+        index = int(np.searchsorted(self.offsets, first, side="right")) - 1
+        parts = []
+        while first < last:
+            start, end = int(self.offsets[index]), int(self.offsets[index + 1])
+            parts.append(self._views[index][first - start : min(last, end) - start])
+            first, index = end, index + 1
+        ids: Ids = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        self._release_after(max(ids.nbytes, _MAPPED_AT_ONCE))
+        return ids
+
+    def take(self, positions: Ids) -> Ids:
+        """Return the ids at `positions`, an array of any shape, as int64."""
+        if len(self.arrays) == 1:
+            ids = np.asarray(self._views[0][positions], dtype=np.int64)
+        else:
+            indices = np.searchsorted(self.offsets, positions, side="right") - 1
+            ids = np.empty(positions.shape, dtype=np.int64)
+            for index in np.unique(indices):
+                rows = indices == index
+                ids[rows] = self._views[index][positions[rows] - self.offsets[index]]
+        self._release_after(len(positions) * _MAPPED_AT_ONCE)
+        return ids
+
+    def _release_after(self, size: int) -> None:
+        """Drop mapped pages from the memory of the process after `_MOST_MAPPED` bytes; the system caches them."""
+        self._unreleased += size
+        if self._unreleased < _MOST_MAPPED:
+            return
+        self._unreleased = 0
+        for array in self.arrays:
+            if isinstance(array.base, mmap.mmap):
+                array.base.madvise(mmap.MADV_DONTNEED)
 
 
 TOKENS_PER_BATCH = 1 << 15

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from chainrule.data.encoded import EncodedText
+from chainrule.data.encoded import EncodedText, MappedIds, id_blocks
 from chainrule.errors import ModelFileError
 from chainrule.lm import Ids, Vocabulary
 from chainrule.storage import provenance, strict_json, verified_dir
@@ -126,9 +126,10 @@ class IdShards:
         for shard in self.shards:
             path = self.folder.verified_path(shard.file)
             ids = np.memmap(path, id_dtype(self.vocabulary.size), "r")
-            if ids.max(initial=0) >= self.vocabulary.size:
+            largest = max((int(block.max(initial=0)) for block in id_blocks(ids)), default=0)
+            if largest >= self.vocabulary.size:
                 raise ModelFileError(
-                    f"{path} contains the id {ids.max()}, but the vocabulary has {self.vocabulary.size} tokens; "
+                    f"{path} contains the id {largest}, but the vocabulary has {self.vocabulary.size} tokens; "
                     "encode the text again"
                 )
             yield ids
@@ -142,6 +143,13 @@ class IdShards:
                 for shard in self.map_shards():
                     file.write(shard.astype(np.int32).tobytes())
             ids = np.memmap(ids_file, np.int32, "r") if self.numbers.tokens else np.zeros(0, np.int32)
+        return self._encoded(ids)
+
+    def map(self) -> EncodedText:
+        """Return the whole text with the ids in the mapped files of the shards, for the training of networks."""
+        return self._encoded(MappedIds(list(self.map_shards()) or [np.zeros(0, np.int32)]))
+
+    def _encoded(self, ids: Any) -> EncodedText:
         return EncodedText(
             ids=ids,
             eos=self.vocabulary.eos,

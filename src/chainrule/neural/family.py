@@ -1,7 +1,7 @@
 """Training, validation, saving and loading shared by all neural language-model families."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,17 +9,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from chainrule.data.encoded import EncodedText
+from chainrule import system
+from chainrule.config import to_json
+from chainrule.data.encoded import EncodedText, MappedIds, id_blocks
 from chainrule.data.training_data import RunOptions, TrainingData
-from chainrule.errors import ConfigError
+from chainrule.errors import ConfigError, UsageError
 from chainrule.evaluation.perplexity import token_log_probs
-from chainrule.lm import Batch, Context, Floats, Vocabulary
+from chainrule.lm import Batch, Context, Floats, Ids, Vocabulary
 from chainrule.neural import weights
 from chainrule.neural.adaptation import adapt
 from chainrule.neural.model import NeuralModel
 from chainrule.neural.network import Network
 from chainrule.storage.verified_dir import VerifiedDir
-from chainrule.training.batches import BatchSource, LineBatches, StreamBatches
+from chainrule.training import ranks
+from chainrule.training.batches import BatchSource, LineBatches, MappedStream, StreamBatches
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import select_device
 from chainrule.training.step import next_token
@@ -44,12 +47,17 @@ def fit(
     """
     device = select_device(options.device)
     check_precision(config.precision, device)
+    team = ranks.current()
+    if system.rank_and_size()[1] > 1 and not team.is_distributed:
+        raise UsageError("several processes train language models only (chainrule train); start one process")
     weights.tensor_specs(build)  # reject an oversized network before allocating memory
     seconds = [s for s in (config.max_seconds, options.time_limit) if s is not None]
     config = dataclasses.replace(config, max_seconds=min(seconds, default=None))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(options.seed)
         network: N = build().to(device)
+        if device.type == "cuda" and team.rank:  # each rank draws the dropout masks of its rows
+            torch.cuda.manual_seed(options.seed + (team.rank << 32))
         trainer = Trainer(network, config, plan(network, device), options)
         return network, trainer.fit(), trainer.summary()
 
@@ -78,9 +86,13 @@ class NeuralFamily:
     facets: Callable[[Any], dict[str, str | int]]
 
     def train(self, data: TrainingData, config: Any) -> NeuralModel:
-        """Train a model from weights initialized by the seed."""
-        counts = np.bincount(data.train.ids, minlength=data.vocabulary.size).astype(np.float64)
-
+        """Train a model from weights initialized by the seed; rank 0 sends the job to the other ranks."""
+        team = ranks.current()
+        if team.is_distributed and team.is_first:
+            team.from_first(lambda: job_to_json(data, config))
+        counts = np.zeros(data.vocabulary.size, dtype=np.int64)
+        for block in id_blocks(data.train.ids) if team.is_first else ():  # only rank 0's buffers are used
+            counts += np.bincount(block, minlength=data.vocabulary.size)
         vocabulary, options = data.vocabulary, data.options
 
         def plan(network: Network, device: torch.device) -> TrainingPlan:
@@ -91,7 +103,10 @@ class NeuralFamily:
                 unigram_nats=_entropy(counts) if config.output != "nce" else float("inf"),  # loss not in nats
             )
 
-        network, log, summary = fit(options, config.training, lambda: self.build(config, vocabulary, counts), plan)
+        network, log, summary = fit(
+            options, config.training, lambda: self.build(config, vocabulary, counts.astype(np.float64)), plan
+        )
+        ranks.close()
         data.summary.update(summary)
         return NeuralModel(network, vocabulary, options.context, log)
 
@@ -118,12 +133,55 @@ class NeuralFamily:
 def training_source(
     data: TrainingData, config: TrainingConfig, network: Network, device: torch.device
 ) -> BatchSource:
-    """Batches of lines or of one stream; a network with a window reads at most one window per step."""
+    """Batches of lines or of one stream; a network with a window reads at most one window per step.
+
+    A stream in a mapped file is read window by window; one in memory is kept on the device.
+    """
     if network.window is not None:
         config = dataclasses.replace(config, bptt=min(config.bptt or network.window, network.window))
+    ids: Any = data.train.ids
+    team, seed = ranks.current(), data.options.seed
+    if isinstance(ids, np.memmap) or (team.is_distributed and not isinstance(ids, MappedIds)):
+        ids = MappedIds([ids])
+    if data.options.context == "stream" and isinstance(ids, MappedIds):
+        return MappedStream(ids, config, seed, device, team.rank, team.size)
     if data.options.context == "stream":
-        return StreamBatches(data.train.ids, config, data.options.seed, device)
-    return LineBatches(data.train.ids, data.vocabulary.bos, data.vocabulary.eos, config, data.options.seed, device)
+        return StreamBatches(ids, config, seed, device)
+    bos, eos = data.vocabulary.bos, data.vocabulary.eos
+    return LineBatches(ids, bos, eos, config, seed, device, team.rank, team.size)
+
+
+def job_to_json(data: TrainingData, config: Any) -> dict[str, Any]:
+    """Describe a training run for the other ranks, which map the same files of ids."""
+    ids: Any = data.train.ids
+    arrays: list[Any] = ids.arrays if isinstance(ids, MappedIds) else [ids]
+    options = data.options
+    if not all(isinstance(array, np.memmap) and array.filename is not None for array in arrays):
+        raise UsageError("the token ids of several processes must be in files; train on a text file")
+    return {
+        "family": options.identity["family"],
+        "config": to_json(config),
+        "ids": [[str(array.filename), array.dtype.name, array.offset, len(array)] for array in arrays],
+        "vocabulary": dataclasses.asdict(data.vocabulary),
+        "options": {
+            "context": options.context,
+            "seed": options.seed,
+            "device": options.device,
+            "time_limit": options.time_limit,
+            "out": None if options.out is None else str(options.out.absolute()),
+            "resume": options.resume,
+            "identity": dict(options.identity),
+        },
+    }
+
+
+def data_from_json(job: Mapping[str, Any]) -> TrainingData:
+    """Inverse of `job_to_json` for a rank other than 0, which neither validates nor writes."""
+    vocabulary = Vocabulary(**job["vocabulary"])
+    arrays = [np.memmap(path, dtype, "r", offset, count) for path, dtype, offset, count in job["ids"]]
+    ids: Any = MappedIds(arrays)
+    train = EncodedText(ids, vocabulary.eos, vocabulary.unk, words=0, characters=0, bytes=0)
+    return TrainingData(train=train, valid=None, vocabulary=vocabulary, options=RunOptions(**job["options"]))
 
 
 def _validation(model: NeuralModel, valid: EncodedText | None, config: Any) -> Callable[[], float] | None:
@@ -178,7 +236,7 @@ def mean_nats(model: NeuralModel, text: EncodedText) -> float:
     return float(nats / counts.sum())
 
 
-def _entropy(counts: Floats) -> float:
+def _entropy(counts: Ids) -> float:
     """Entropy of the unigram distribution in nats: the loss of a model without context."""
     p = counts[counts > 0] / counts.sum()
     return float(-(p * np.log(p)).sum())

@@ -256,7 +256,10 @@ class RecurrentNetwork(Network):
         if c.attention != "none" and c.attention_use != "state":
             a, *memory = self.past(y, *memory)
             y = self.concat(y, a) if c.attention_use == "concat" else y + a
-        dropped = dropout.apply(y, c, is_on, c.output_dropout)
+        if c.locked or (c.attention != "none" and c.attention_use == "concat"):
+            dropped = dropout.apply(y, c, is_on, c.output_dropout)
+        else:  # in memory, time comes first
+            dropped = dropout.apply(y.transpose(0, 1), c, is_on, c.output_dropout, time=0).transpose(0, 1)
         is_new = [torch.zeros_like(state[-1])] if c.learned_start else []
         new_state = tuple(
             s if s.dtype == torch.bool else s.to(self.embedding.dtype) for s in [*after, *memory, *is_new]

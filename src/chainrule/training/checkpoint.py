@@ -1,14 +1,17 @@
 """Checkpoints: everything needed to resume a run exactly, in one verified folder of safetensors and JSON."""
 
+import copy
 import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Self
 
 from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
@@ -23,9 +26,15 @@ from chainrule.training.config import TrainingConfig
 NAME, LOG = verified_dir.CHECKPOINT, verified_dir.LOG
 REMEDY = "remove the checkpoint folder to start over"
 SIDES = {"translate": 2, "classify": 2}  # parallel texts per task: source and target, text and label
-ADDED = {"validations": 0, "stop_after": 0, "validation_tokens": 0}  # settings missing in older checkpoints
+ADDED = {
+    "validations": 0,
+    "stop_after": 0,
+    "validation_tokens": 0,
+    "accumulate": 1,
+}  # settings missing in older checkpoints
 TRAINING_SETTINGS = frozenset(setting_names(TrainingConfig))
 UNKNOWN = {"tokens"}  # counts that runs resumed from older checkpoints have written as null
+LARGEST_SHARE: Final = 0.02  # of the time of a run for writing checkpoints
 EMPTY = hashlib.sha256().hexdigest()  # digest of an empty text
 
 
@@ -39,19 +48,87 @@ class Checkpoint:
     position: dict[str, Any]  # every scalar: epoch, step, best, …
     identity: dict[str, Any]  # must match on resume: config, text, tokenizer, seed, context, family
 
+    def copy(self) -> Self:
+        """Copy all tensors to the memory of the CPU."""
+        parts = {
+            name: {key: _to_cpu(tensor) for key, tensor in getattr(self, name).items()}
+            for name in ("weights", "optimizer", "state")
+        }
+        return replace(self, **parts, position=copy.deepcopy(self.position))
+
     def carried(self) -> list[Tensor]:
         """States that are carried from one batch to the next."""
         names = (f"carried.{i}" for i in range(len(self.state)))
         return [self.state[name] for name in takewhile(self.state.__contains__, names)]
 
 
-def save(run_dir: Path, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint to `run_dir/checkpoint` atomically; on failure the previous one is kept."""
+class CheckpointWriter:
+    """Writes checkpoints in a background thread from a copy of the state, so that training goes on meanwhile.
+
+    The time between two checkpoints is at least `seconds`, and so long that copying and writing take at most
+    `LARGEST_SHARE` of it. With `seconds` 0, every checkpoint that is due is written before training goes on.
+    """
+
+    def __init__(self, run_dir: Path, seconds: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.run_dir, self.seconds, self.clock = run_dir, seconds, clock
+        self._started = clock()  # time of the last checkpoint
+        self._cost = 0.0  # seconds that the last checkpoint took
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to write the next checkpoint; False while one is being written."""
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        pause = max(self.seconds, self._cost / LARGEST_SHARE) if self.seconds else 0.0
+        return self.clock() - self._started > pause
+
+    def save(self, checkpoint: Checkpoint, *, wait: bool) -> None:
+        """Copy and write a checkpoint; without `wait` in the background, and a later call raises its errors."""
+        self.finish()
+        self._started = self.clock()
+        if wait or not self.seconds:
+            save(self.run_dir, checkpoint)
+            self._cost = self.clock() - self._started
+            return
+        arguments = (checkpoint.copy(),)
+        self._thread = threading.Thread(target=self._write, args=arguments, name="checkpoint")
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error of a checkpoint that could not be written in the background."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    def finish(self) -> None:
+        """Wait until the checkpoint is written; raise if it cannot be."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.check()
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        try:
+            save(self.run_dir, checkpoint, is_copy=True)
+        except BaseException as error:  # raised by `check` in the thread that trains
+            self._error = error
+        self._cost = self.clock() - self._started
+
+
+def save(run_dir: Path, checkpoint: Checkpoint, *, is_copy: bool = False) -> None:
+    """Write the checkpoint to `run_dir/checkpoint` atomically; on failure the previous one is kept.
+
+    `is_copy` says that the tensors are contiguous on the CPU and share no memory.
+    """
 
     def fill(root: Path) -> None:
         for name in ("weights", "optimizer", "state"):
             tensors: dict[str, Tensor] = getattr(checkpoint, name)
-            (root / f"{name}.safetensors").write_bytes(write_tensors({n: _to_cpu(t) for n, t in tensors.items()}))
+            if not is_copy:
+                tensors = {key: _to_cpu(tensor) for key, tensor in tensors.items()}
+            (root / f"{name}.safetensors").write_bytes(write_tensors(tensors))
         (root / "position.json").write_bytes(strict_json.dump(checkpoint.position))
         (root / "config.json").write_bytes(strict_json.dump(checkpoint.identity))
 

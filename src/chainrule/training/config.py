@@ -18,6 +18,13 @@ class TrainingConfig:
 
     batch_size: int = setting(32, "Neural models: lines (or parallel streams) per batch.")
     bptt: int = setting(70, "Neural models: truncated back-propagation length in tokens; 0 uses whole lines.")
+    accumulate: int = setting(
+        1,
+        "Neural language models: gradient accumulation, the number of parts in which a batch is computed one after "
+        "another to save memory; the result is that of the whole batch.",
+        shows_default=True,
+        min=1,
+    )
     epochs: int = setting(20, "Neural models: maximum number of epochs.")
     max_seconds: float | None = setting(  # the learning-rate schedule is shortened to fit
         None, "Neural models: maximum training time in seconds."
@@ -56,7 +63,7 @@ class TrainingConfig:
     compile: bool = False  # torch.compile the network, on the GPU
 
     def __post_init__(self) -> None:
-        _at_least(self, 1, "batch_size", "epochs", "validate_every", "log_every", "patience")
+        _at_least(self, 1, "batch_size", "accumulate", "epochs", "validate_every", "log_every", "patience")
         _at_least(self, 0, "validations", "stop_after")
         _at_least(self, 0, "bptt", "warmup", "clip", "clip_value", "weight_decay", "checkpoint_seconds")
         check_fractions(self, "training", "momentum", "beta1", "beta2", "average_decay")

@@ -23,7 +23,7 @@ class TrainLog:
 
     def __init__(self, path: Path | None, tensorboard: Path | None = None, *, is_deferred: bool = False) -> None:
         self.path = path
-        self._is_deferred = is_deferred and path is not None
+        self.is_deferred = is_deferred and path is not None
         self._events = None if tensorboard is None else _Events(tensorboard)
         self._file: BinaryIO = io.BytesIO() if path is None or is_deferred else _open(path)
 
@@ -51,7 +51,7 @@ class TrainLog:
 
     def store(self) -> None:
         """If deferred, replace the file with the lines so far and append to it from now on."""
-        if not self._is_deferred or self.path is None:
+        if not self.is_deferred or self.path is None:
             return
         lines, file = self.content(), _open(self.path)
         try:
@@ -59,7 +59,7 @@ class TrainLog:
         except OSError as error:
             file.close()
             raise _cannot_write(self.path, error) from error
-        self._file, self._is_deferred = file, False
+        self._file, self.is_deferred = file, False
         self._append(lines)
 
     def close(self) -> None:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.training import optimizers
-from chainrule.training.batches import StreamBatches, Window
+from chainrule.training.batches import BatchPart, MappedStream, StreamBatches, Window, computing
 from chainrule.training.config import TrainingConfig
 from chainrule.training.device import limit_threads
+from chainrule.training.ranks import Ranks
 
 ALIGNMENT = 64  # elements: alignment of each parameter for vector instructions
 
@@ -34,13 +35,23 @@ class FlatParameters:
             size += -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
         like = named[0][1]
         self.weights = torch.zeros(size, dtype=like.dtype, device=like.device)
-        self.gradient = torch.zeros_like(self.weights)
+        # Behind the gradient are the sums that ranks add up with it: nats, and target tokens.
+        self.summed = torch.zeros(size + ALIGNMENT, dtype=like.dtype, device=like.device)
+        self.gradient, self.totals = self.summed[:size], self.summed[size : size + 2]
         for (_, first, last), (_, parameter) in zip(self.slices, named, strict=True):
             self.weights[first:last] = parameter.detach().flatten()
             parameter.data = self.weights[first:last].view_as(parameter)
             parameter.grad = self.gradient[first:last].view_as(parameter)
         self.parameter = nn.Parameter(self.weights)
         self.parameter.grad = self.gradient
+
+    def set_totals(self, sum_nats: "float | Tensor", tokens: "int | Tensor") -> None:
+        """Set the sums of this rank; numbers are written by a kernel, which a CUDA graph can record."""
+        for total, value in zip(self.totals, (sum_nats, tokens), strict=True):
+            if isinstance(value, Tensor):
+                total.copy_(value)
+            else:
+                total.fill_(value)
 
     def named_slices(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield the slices of a vector like θ with the parameter names."""
@@ -111,6 +122,7 @@ Objective = Callable[[Any, Any, Tensors], tuple[Tensor, Tensor, Tensors]]
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 NATS, TOKENS, STEPS, CLIPPED, NORM, LARGEST_NORM = range(6)
 WARM_UP_STEPS = 3
+PINNED = 4  # windows that are copied to the GPU ahead of the steps
 
 
 @contextmanager
@@ -131,9 +143,15 @@ class TrainingStep:
     """θ ← θ − η · clip(∂L/∂θ) by the optimizer; accumulates `statistics` and `gradient_stats`."""
 
     def __init__(
-        self, network: nn.Module, objective: Objective, config: TrainingConfig, device: torch.device
+        self,
+        network: nn.Module,
+        objective: Objective,
+        config: TrainingConfig,
+        device: torch.device,
+        ranks: Ranks | None = None,
     ) -> None:
         self.network, self.objective, self.config, self.device = network, objective, config, device
+        self.ranks = Ranks() if ranks is None else ranks
         is_compiled = config.compile and device.type == "cuda"
         self.learner: Any = torch.compile(network, dynamic=False) if is_compiled else network
         self.flat = FlatParameters(network)
@@ -146,13 +164,46 @@ class TrainingStep:
         """Run one update; return the state after the window, detached."""
         self.flat.gradient.zero_()
         with allow_tf32(self.device), limit_threads(self._work(window)):
+            if self.config.accumulate == 1:
+                nats, state = self._backward(window, state)
+            else:
+                nats, state = self._accumulate(window, state)
+        tokens: int | Tensor = window.targets.numel() if window.mask is None else window.mask.sum()
+        sum_nats = nats * tokens
+        if self.ranks.is_distributed:
+            is_placeholder = window.part is not None and not window.part.token_share  # language models only
+            self.flat.set_totals(*(0, 0) if is_placeholder else (sum_nats, tokens))
+            self.ranks.add(self.flat.summed)
+            sum_nats, tokens = self.flat.totals
+        norm = self._clip_gradient()
+        self.optimizer.step()
+        self._note(sum_nats, tokens, norm)
+        return state
+
+    def _backward(self, window: Window, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Add the gradient of a window; return the mean nats and the state after it, both detached."""
+        with computing(_part_of(window)):
             with self._arithmetic():
                 loss, nats, state = self.objective(self.learner, window, state)
             (loss * self.scale).backward()
-        norm = self._clip_gradient()
-        self.optimizer.step()
-        self._note(window, nats.detach(), norm)
-        return tuple(tensor.detach() for tensor in state)
+        return nats.detach(), tuple(tensor.detach() for tensor in state)
+
+    def _accumulate(self, window: Window, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Add the gradient of a window part by part, as `_backward` does for the whole.
+
+        On the CPU all parts draw the same random numbers: each takes its rows of the dropout masks of the batch.
+        """
+        generator = torch.get_rng_state() if self.device.type == "cpu" else None
+        total, share = torch.zeros((), device=self.device), 0.0
+        states: list[Tensors] = []
+        for rows, piece in window.split(self.config.accumulate):
+            if generator is not None:
+                torch.set_rng_state(generator)
+            nats, after = self._backward(piece, tuple(tensor[rows] for tensor in state))
+            states.append(after)
+            token_share = 1.0 if piece.part is None else piece.part.token_share
+            total, share = total + nats * token_share, share + token_share
+        return total / (share or 1.0), tuple(torch.cat(parts) for parts in zip(*states, strict=True))
 
     def _work(self, window: Window) -> float:
         """Multiplications of the largest matrix product, if the network reports them."""
@@ -180,10 +231,9 @@ class TrainingStep:
             gradient.mul_(torch.where(norm.isfinite(), factor, 1.0))  # keep NaN in place for the diagnosis
         return norm
 
-    def _note(self, window: Window, nats: Tensor, norm: Tensor) -> None:
-        tokens = window.targets.numel() if window.mask is None else window.mask.sum()
+    def _note(self, nats: Tensor, tokens: int | Tensor, norm: Tensor) -> None:
         statistics = self.statistics
-        statistics[NATS] += nats * tokens
+        statistics[NATS] += nats
         statistics[TOKENS] += tokens
         statistics[STEPS] += 1
         statistics[NORM] += norm
@@ -192,16 +242,32 @@ class TrainingStep:
         torch.maximum(statistics[LARGEST_NORM], norm, out=statistics[LARGEST_NORM])
 
 
+def _part_of(window: Any) -> BatchPart | None:
+    """Return the part of a batch that the window is; the batches of tasks are never divided."""
+    return window.part if isinstance(window, Window) else None
+
+
 class EagerStepper:
     """Runs batches of any shape eagerly."""
 
     def __init__(self, step: TrainingStep, source: Any) -> None:
         self.step, self.source = step, source
         self.state: Tensors | None = None
+        self.part: BatchPart | None = None  # of the last window
+        self._restored: Tensors | None = None  # state of all rows of a batch, from a checkpoint
+
+    def restore(self, state: Tensors) -> None:
+        """Continue from the state of all rows of a batch, of which this rank takes its own."""
+        self.state, self._restored = state, state
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         """Update the parameters on each batch from index `first` of the epoch; yield after every update."""
         for window in self.source.windows(epoch, first):
+            self.part = _part_of(window)
+            if self._restored is not None and self.part is not None:
+                rows = torch.from_numpy(self.part.rows).to(self.step.device)
+                self.state = tuple(tensor[rows] for tensor in self._restored)
+            self._restored = None
             if window.starts or self.state is None or len(self.state[0]) != len(window.inputs):
                 self.state = self.step.network.start(len(window.inputs))
             self.state = self.step(window, self.state)
@@ -227,24 +293,23 @@ def capture_graph(rewind: Callable[[], object], update: Callable[[], None]) -> t
             update()
     torch.cuda.current_stream().wait_stream(stream)
     rewind()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # nccl has threads of its own
         update()
     return graph
 
 
 class CudaGraphStepper:
-    """Replays a captured CUDA graph per step; text, offset and state stay on the GPU."""
+    """Replays a captured CUDA graph per step; state, and the text or the window that is read, stay on the GPU."""
 
-    def __init__(self, step: TrainingStep, source: StreamBatches) -> None:
+    def __init__(self, step: TrainingStep, source: StreamBatches | MappedStream) -> None:
         self.step, self.source = step, source
-        self.inputs, self.targets = (columns.clone() for columns in source.columns(0))
-        self.offset = torch.zeros((), dtype=torch.int64, device=step.device)
-        self.span = torch.arange(source.T, device=step.device)
+        self.part = None if isinstance(source, StreamBatches) else source.part
+        self.text = ResidentText(source) if isinstance(source, StreamBatches) else WindowBuffer(source)
         self.state: Tensors = tuple(tensor.detach().clone() for tensor in step.network.start(source.B))
         self.initial_state = tuple(tensor.clone() for tensor in self.state)
         weights = step.flat.weights.clone()
         with ignore_capture_warnings():
-            self.graph = capture_graph(self.offset.zero_, self._update)
+            self.graph = capture_graph(self.text.rewind, self._update)
         step.flat.weights.copy_(weights)  # undo the warm-up steps
         for tensor in optimizers.state_tensors(step.optimizer).values():
             tensor.zero_()
@@ -252,31 +317,99 @@ class CudaGraphStepper:
         step.gradient_stats.clear()
 
     def _update(self) -> None:
-        positions = self.offset + self.span
-        window = Window(self.inputs.index_select(1, positions), self.targets.index_select(1, positions))
-        for old, new in zip(self.state, self.step(window, self.state), strict=True):
+        for old, new in zip(self.state, self.step(self.text.window(), self.state), strict=True):
             old.copy_(new)
-        self.offset.add_(self.source.T)
+        self.text.advance()
+
+    def restore(self, state: Tensors) -> None:
+        """Continue from the state of all rows of a batch, of which this rank takes its own."""
+        for old, new in zip(self.state, state, strict=True):
+            old.copy_(new if self.part is None else new[torch.from_numpy(self.part.rows).to(new.device)])
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         """Update the parameters on each batch from index `first` of the epoch; yield after every update."""
-        for old, new in zip((self.inputs, self.targets), self.source.columns(epoch), strict=True):
-            old.copy_(new)
-        self.offset.fill_(first * self.source.T)
         if first == 0:
             for old, new in zip(self.state, self.initial_state, strict=True):
                 old.copy_(new)
-        for _ in range(first, self.source.steps(epoch)):
+        for _ in self.text.steps(epoch, first):
             self.graph.replay()
             yield
 
 
+class ResidentText:
+    """The columns of a text on the GPU, read from an offset."""
+
+    def __init__(self, source: StreamBatches) -> None:
+        self.source = source
+        self.inputs, self.targets = (columns.clone() for columns in source.columns(0))
+        self.offset = torch.zeros((), dtype=torch.int64, device=self.inputs.device)
+        self.span = torch.arange(source.T, device=self.inputs.device)
+
+    def rewind(self) -> None:
+        """Go to the start of the columns."""
+        self.offset.zero_()
+
+    def window(self) -> Window:
+        """T tokens of all columns from the offset."""
+        positions = self.offset + self.span
+        return Window(self.inputs.index_select(1, positions), self.targets.index_select(1, positions))
+
+    def advance(self) -> None:
+        """Go to the next window."""
+        self.offset.add_(self.source.T)
+
+    def steps(self, epoch: int, first: int) -> Iterator[None]:
+        """Yield before each step of an epoch from index `first`."""
+        for old, new in zip((self.inputs, self.targets), self.source.columns(epoch), strict=True):
+            old.copy_(new)
+        self.offset.fill_(first * self.source.T)
+        for _ in range(first, self.source.steps(epoch)):
+            yield
+
+
+class WindowBuffer:
+    """A window on the GPU, to which the windows of a mapped text are copied from pinned memory."""
+
+    def __init__(self, source: MappedStream) -> None:
+        self.source = source
+        shape = (source.B, source.T + 1)
+        self.ids = torch.zeros(shape, dtype=torch.int64, device=source.device)
+        self.pinned = [torch.zeros(shape, dtype=torch.int64, pin_memory=True) for _ in range(PINNED)]
+        self.copied = [torch.cuda.Event() for _ in range(PINNED)]
+
+    def rewind(self) -> None:
+        """Do nothing: the window is copied before each step."""
+
+    def window(self) -> Window:
+        """Return the current window."""
+        return Window(self.ids[:, :-1], self.ids[:, 1:], part=self.source.part)
+
+    def advance(self) -> None:
+        """Do nothing: the window is copied before each step."""
+
+    def steps(self, epoch: int, first: int) -> Iterator[None]:
+        """Copy a window and yield, for each step of an epoch from index `first`."""
+        for i, ids in enumerate(self.source.arrays(epoch, first)):
+            pinned, copied = self.pinned[i % PINNED], self.copied[i % PINNED]
+            copied.synchronize()  # the copy of PINNED steps ago
+            pinned.copy_(torch.from_numpy(ids))
+            self.ids.copy_(pinned, non_blocking=True)
+            copied.record()
+            yield
+
+
 def next_token(network: Any, window: Window, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
-    """Return loss including the activation penalty, mean nats without it, and the new state."""
+    """Return loss including the activation penalty, mean nats without it, and the new state.
+
+    The losses of the parts of a batch add up to the loss of the batch.
+    """
     hidden, state, penalty = network(window.inputs, state)
     flat, targets = hidden.flatten(0, 1), window.targets.flatten()
     if window.mask is not None:
         is_valid = window.mask.flatten()
         flat, targets = flat[is_valid], targets[is_valid]
     nats = network.output.loss(flat, targets)
-    return (nats if penalty is None else nats + penalty), nats, state
+    if window.part is None:
+        return (nats if penalty is None else nats + penalty), nats, state
+    loss = nats * window.part.token_share
+    return (loss if penalty is None else loss + penalty * window.part.row_share), nats, state

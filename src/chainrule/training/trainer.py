@@ -2,11 +2,13 @@
 
 import dataclasses
 import math
+import re
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -17,13 +19,20 @@ import torch
 from torch import Tensor, nn
 
 from chainrule.data.training_data import RunOptions
-from chainrule.errors import ChainruleWarning, ModelFileError
+from chainrule.errors import ChainruleWarning, ConfigError, ModelFileError
 from chainrule.progress import Progress
 from chainrule.storage import tensors
 from chainrule.storage.tensors import TensorSpec, spec_of
-from chainrule.training import checkpoint, diagnostics, optimizers
-from chainrule.training.batches import BatchSource, StreamBatches
-from chainrule.training.checkpoint import LOG, NAME, REMEDY, Checkpoint, holds_model_or_run
+from chainrule.training import checkpoint, diagnostics, optimizers, ranks
+from chainrule.training.batches import BatchSource, ExampleBatches, MappedStream, StreamBatches
+from chainrule.training.checkpoint import (
+    LOG,
+    NAME,
+    REMEDY,
+    Checkpoint,
+    CheckpointWriter,
+    holds_model_or_run,
+)
 from chainrule.training.config import Averaging, TrainingConfig
 from chainrule.training.log import TrainLog
 from chainrule.training.step import (
@@ -145,32 +154,44 @@ class Trainer:
     def __init__(self, network: nn.Module, config: TrainingConfig, plan: TrainingPlan, options: RunOptions) -> None:
         self.network, self.config, self.plan, self.options = network, config, plan, options
         self.device: torch.device = next(network.parameters()).device
-        config.check_validation(plan.validate is not None)
+        self.ranks = ranks.current()
+        self.has_validation: bool = self.ranks.from_first(lambda: plan.validate is not None)
+        config.check_validation(self.has_validation)
+        if config.accumulate > 1 and isinstance(plan.source, ExampleBatches):
+            raise ConfigError(
+                "training.accumulate is for language models; leave it at 1, or choose a smaller batch_size"
+            )
         self.position = Position()
         self.rate = 0.0
         self.plateau = optimizers.Plateau.start(config)
-        self.step = TrainingStep(network, plan.objective, config, self.device)
+        self.step = TrainingStep(network, plan.objective, config, self.device, self.ranks)
+        self.ranks.copy_from_first([self.step.flat.weights, *network.buffers()])
         self.average: Tensor | None = None
         self.best: Tensor | None = None
         can_capture = config.graphs and self.device.type == "cuda" and getattr(network, "is_capturable", False)
         network.train()
         self.stepper: EagerStepper | CudaGraphStepper
-        if can_capture and isinstance(plan.source, StreamBatches):
+        if can_capture and isinstance(plan.source, StreamBatches | MappedStream):
             self.stepper = CudaGraphStepper(self.step, plan.source)
         else:
             self.stepper = EagerStepper(self.step, plan.source)
         self.metrics = TrainingMetrics(config, plan, options.progress)
-        self.saved_at = time.perf_counter()
+        self.writer: CheckpointWriter | None = None
+        if options.out is not None and self.ranks.is_first:
+            self.writer = CheckpointWriter(options.out, config.checkpoint_seconds)
         self.has_checkpoint = False  # whether this run wrote or resumed one
+        self._agreed_signal: int | None = None
+        self._is_due = 0.0  # whether the ranks agreed to save a checkpoint
 
     def fit(self) -> bytes:
         """Train until the epochs or the time limit end; load the selected weights and return the log."""
         self._resume()
-        out = self.options.out
+        out = self.options.out if self.ranks.is_first else None
         log_path = None if out is None else out / LOG
         is_deferred = not self.options.resume and out is not None and holds_model_or_run(out)
         with (
             GracefulStop() as self.stop,
+            self._finishing_checkpoint(),
             TrainLog(log_path, self.options.tensorboard_dir, is_deferred=is_deferred) as self.log,
         ):
             self.log.truncate(self.position.log_size)
@@ -180,11 +201,27 @@ class Trainer:
                 self._check_finite_and_log(is_due=bool(self.step.statistics[STEPS] > 0))
                 self._report_diagnostics()
             self._validate(is_last=True)
-            if self.stop.signal is not None:
+            self._agree()
+            if self._signal is not None:
                 self._stop_on_signal()
             self.log.write(event="end", step=self.position.step, epoch=self.position.epoch, best=self.position.best)
             self._load_final_weights()
             return self.log.content()
+
+    @contextmanager
+    def _finishing_checkpoint(self) -> Iterator[None]:
+        """Wait for the checkpoint that is being written when the block ends, also by an error."""
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # the first error is reported
+                self._finish_checkpoint()
+            raise
+        self._finish_checkpoint()
+
+    def _finish_checkpoint(self) -> None:
+        if self.writer is not None:
+            self.writer.finish()
 
     def summary(self) -> dict[str, Any]:
         """Metrics of the run, including the parts before a resumption."""
@@ -236,13 +273,16 @@ class Trainer:
         for _ in self._updates():
             position.step += 1
             position.step_in_epoch += 1
+            is_log_line = position.step % self.config.log_every == 0
+            if is_log_line or self.device.type == "cpu":
+                self._agree()
             self._update_average()
             fraction = self._fraction()
-            if position.step % self.config.log_every == 0 or self.device.type == "cpu":
-                self._check_finite_and_log(is_due=position.step % self.config.log_every == 0)
+            if is_log_line or self.device.type == "cpu":
+                self._check_finite_and_log(is_due=is_log_line)
             if self._is_validation_due(fraction):
                 self._validate()
-            if self.stop.signal is not None:
+            if self._signal is not None:
                 self._stop_on_signal()
             if self._is_checkpoint_due():
                 self._check_finite_and_log()
@@ -261,9 +301,32 @@ class Trainer:
         self.position.validated_part = part
         return True
 
+    def _agree(self) -> None:
+        """Agree with the other ranks on the time, a signal and a checkpoint; the clock is that of rank 0."""
+        if not self.ranks.is_distributed:
+            return
+        number = self.stop.signal or (signal.SIGTERM if ranks.is_launcher_gone() else 0)
+        seconds = self.metrics.seconds() if self.ranks.is_first else 0.0
+        is_due = self.ranks.is_first and self._is_writer_ready()
+        self.position.seconds, agreed, self._is_due = self.ranks.largest([seconds, number, is_due])
+        self._agreed_signal = int(agreed) or None
+
+    @property
+    def _signal(self) -> int | None:
+        """The signal on which to stop; several ranks stop on one that they agreed on."""
+        return self._agreed_signal if self.ranks.is_distributed else self.stop.signal
+
     def _is_checkpoint_due(self) -> bool:
-        """Whether the run has a folder and `checkpoint_seconds` have passed since the last checkpoint."""
-        return self.options.out is not None and time.perf_counter() - self.saved_at > self.config.checkpoint_seconds
+        """Whether to save a checkpoint; several ranks do it at the same step."""
+        is_due, self._is_due = self._is_due, 0.0
+        return bool(is_due) if self.ranks.is_distributed else self._is_writer_ready()
+
+    def _is_writer_ready(self) -> bool:
+        """Whether the run has a folder and it is time for the next checkpoint."""
+        if self.writer is None:
+            return False
+        self.writer.check()
+        return self.writer.is_due
 
     def _updates(self) -> Iterator[None]:
         """Yield after every update of the epoch; the update ratio is measured before each log line."""
@@ -294,14 +357,16 @@ class Trainer:
     def _stop_on_signal(self) -> None:
         """Save a checkpoint and exit after a signal."""
         self._check_finite_and_log()
-        self._save_checkpoint()
+        self._save_checkpoint(wait=True)
+        self.stop.signal = self._signal
         self.stop.exit_if_signalled()
 
     def _fraction(self) -> float:
         """Completed share of the run: by epochs, or by time if that runs out first."""
         position, config = self.position, self.config
         by_epochs = self._epochs_done() / config.epochs
-        position.seconds = self.metrics.seconds()
+        if not self.ranks.is_distributed:
+            position.seconds = self.metrics.seconds()
         if config.max_seconds is None:
             return by_epochs
         by_clock = position.seconds / config.max_seconds
@@ -345,12 +410,15 @@ class Trainer:
         if cause is None:
             size, name = max((float(piece.abs().max()), name) for name, piece in flat.named_slices(flat.weights))
             cause = f"the loss is not finite, and {name} has weights of up to {size:.2g}"
+        with suppress(Exception):  # of a checkpoint that is being written
+            self._finish_checkpoint()
         path = self._checkpoint_path if self.has_checkpoint else None
+        path = path if path is not None and path.exists() else None
         return diagnostics.Diverged.at(self.position.step, cause, path, self.config.precision == "fp16")
 
     def _validate(self, is_last: bool = False) -> None:
         """Validate with the averaged weights, if any, and remember the best."""
-        if self.plan.validate is None or (is_last and self.position.step == self.position.validated_at):
+        if not self.has_validation or (is_last and self.position.step == self.position.validated_at):
             return
         self.position.validated_at = self.position.step
         weights = self.step.flat.weights
@@ -358,7 +426,7 @@ class Trainer:
         if self.average is not None:
             weights.copy_(self.average)
         self.network.eval()
-        nats = self.plan.validate()
+        nats = self.ranks.from_first(self._validation_loss)
         self.network.train()
         if not math.isfinite(nats):
             raise self._diverged()
@@ -373,6 +441,10 @@ class Trainer:
                 self.best = weights.clone()
         weights.copy_(training_weights)
         self.metrics.log_validation(nats, self.position, self.log)
+
+    def _validation_loss(self) -> float:
+        assert self.plan.validate is not None
+        return self.plan.validate()
 
     def _load_final_weights(self) -> None:
         """Load the selected weights into the network."""
@@ -391,6 +463,8 @@ class Trainer:
         for name, message in diagnostics.diagnose(self._epoch_statistics()).items():
             if name not in self.position.words:
                 self.position.words.append(name)
+                if not self.ranks.is_first:
+                    continue
                 warnings.warn(message, ChainruleWarning, stacklevel=2)
                 self.log.write(event="advice", step=self.position.step, words=message)
 
@@ -429,34 +503,46 @@ class Trainer:
     def _checkpoint_path(self) -> Path | None:
         return None if self.options.out is None else self.options.out / NAME
 
-    def _save_checkpoint(self) -> None:
-        self.saved_at = time.perf_counter()
+    def _save_checkpoint(self, *, wait: bool = False) -> None:
+        """Save a checkpoint, in the background unless the run ends or replaces the log of an earlier run."""
         if self.options.out is None:
             return
         if not torch.isfinite(self.step.flat.weights).all():
             raise self._diverged()
-        checkpoint.save(self.options.out, self.state_dict())
-        self.has_checkpoint = True
-        self.log.store()  # replaces the log of an earlier run
+        state = self.state_dict()
+        if self.writer is not None:
+            self.writer.save(state, wait=wait or self.log.is_deferred)
+            self.has_checkpoint = True
+            self.log.store()  # replaces the log of an earlier run
+        if wait:
+            self.ranks.wait()  # the others must not end before rank 0 has written
 
     def _resume(self) -> None:
         """Resume from the checkpoint if requested and present."""
-        out = self.options.out
-        saved = checkpoint.load(out) if self.options.resume and out is not None else None
+        saved = self._load_checkpoint() if self.ranks.is_first else None
+        self.ranks.wait()
+        saved = saved if self.ranks.is_first else self._load_checkpoint()
         if saved is not None:
-            checkpoint.check_identity(saved.identity, self.options.identity)
             self.load_state_dict(saved)
             self.has_checkpoint = True
         self.steps = self.plan.source.steps(self.position.epoch)
         self.metrics.start_clock(self.position.seconds)
         self._set_rate(self._fraction())
 
+    def _load_checkpoint(self) -> Checkpoint | None:
+        out = self.options.out
+        saved = checkpoint.load(out) if self.options.resume and out is not None else None
+        if saved is not None:
+            checkpoint.check_identity(saved.identity, self.options.identity)
+        return saved
+
     def state_dict(self) -> Checkpoint:
-        """Everything the rest of the run depends on."""
+        """Everything the rest of the run depends on; of several ranks, all must call it."""
         state = {"rng.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
-            state["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        state |= {f"carried.{i}": tensor for i, tensor in enumerate(self.stepper.state or ())}
+            generators = self.ranks.gather(torch.cuda.get_rng_state(self.device))
+            state |= {_cuda_generator(rank): generator for rank, generator in enumerate(generators)}
+        state |= {f"carried.{i}": tensor for i, tensor in enumerate(self._carried_state())}
         state |= {k: v for k, v in (("best", self.best), ("average", self.average)) if v is not None}
         state["seen"], state["blame"] = self.step.statistics, self.step.gradient_stats.sums
         self.position.plateau = self.plateau.to_json()
@@ -472,6 +558,14 @@ class Trainer:
             identity=dict(self.options.identity),
         )
 
+    def _carried_state(self) -> tuple[Tensor, ...]:
+        """State carried to the next batch, with the rows of all ranks."""
+        state, part = self.stepper.state or (), self.stepper.part
+        if part is None:
+            return state
+        rows = part.rows if part.row_share else part.rows[:0]
+        return tuple(self.ranks.gather_rows(tensor, rows, part.total_rows) for tensor in state)
+
     def load_state_dict(self, saved: Checkpoint) -> None:
         """Restore the state from a checkpoint; raise ModelFileError if it does not fit."""
         self._check_state(saved)
@@ -485,16 +579,14 @@ class Trainer:
             self.step.gradient_stats.sums.copy_(state["blame"])
         self.best, self.average = state.get("best"), state.get("average")
         carried = saved.carried()
-        if self.stepper.state is None:
-            self.stepper.state = tuple(tensor.to(self.device) for tensor in carried) or None
-        else:
-            for old, new in zip(self.stepper.state, carried, strict=True):
-                old.copy_(new)
+        if carried:
+            self.stepper.restore(tuple(tensor.to(self.device) for tensor in carried))
         self.position = Position(**{"tokens": None} | saved.position)  # tokens: unknown in older checkpoints
         self.plateau = optimizers.Plateau.from_json(self.config, saved.position["plateau"])
         torch.set_rng_state(saved.state["rng.cpu"])
-        if self.device.type == "cuda" and "rng.cuda" in saved.state:
-            torch.cuda.set_rng_state(saved.state["rng.cuda"], self.device)
+        name = _cuda_generator(self.ranks.rank)
+        if self.device.type == "cuda" and name in saved.state:
+            torch.cuda.set_rng_state(saved.state[name], self.device)
 
     def _named_tensors(self) -> dict[str, Tensor]:
         return dict(self.network.named_parameters()) | dict(self.network.named_buffers())
@@ -509,7 +601,7 @@ class Trainer:
         state = {"rng.cpu": spec_of(torch.get_rng_state()), "seen": spec_of(self.step.statistics)}
         carried = saved.carried()
         optional = {
-            "rng.cuda": TensorSpec("uint8", (None,)),
+            **{name: TensorSpec("uint8", (None,)) for name in saved.state if CUDA_GENERATOR.fullmatch(name)},
             "blame": spec_of(self.step.gradient_stats.sums),
             "best": flat,
             "average": flat,
@@ -537,6 +629,14 @@ class Trainer:
         expected = self.network.start(rows) if rows else ()
         if list(map(outline, carried)) != list(map(outline, expected)):
             raise ModelFileError(f"{source} contains states that are not this network's; {REMEDY}")
+
+
+CUDA_GENERATOR = re.compile(r"rng\.cuda(\.[1-9][0-9]{0,5})?")
+
+
+def _cuda_generator(rank: int) -> str:
+    """Name of the state of a rank's random generator on the GPU in a checkpoint."""
+    return f"rng.cuda.{rank}" if rank else "rng.cuda"
 
 
 class TrainingMetrics:

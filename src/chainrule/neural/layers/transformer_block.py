@@ -115,6 +115,8 @@ class TransformerBlock(nn.Module):
             k, v = (torch.cat([old.to(new.dtype), new], dim=1) for old, new in zip(past, (k, v), strict=True))
         p = dropout.rate(self.config.attention_dropout, self.config) if self.training else 0.0
         Q, K, V = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, H, T, d), (B, H, P+T, d) twice
+        if mask is None and p and dropout.is_sliced(x):
+            mask = torch.ones(T, T, dtype=torch.bool).tril()  # `attend` slices the dropout mask
         if mask is None:
             a = functional.scaled_dot_product_attention(Q, K, V, dropout_p=p, is_causal=True)
         else:
