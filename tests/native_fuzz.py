@@ -26,6 +26,8 @@ import numpy as np
 import chainrule.kenlm as kenlm
 from chainrule import system
 from chainrule.errors import ChainruleError
+from chainrule.text.compiled_reader import open_reader
+from chainrule.text.corpus import Corpus
 
 core: Any = system.load_extension()
 ACCEPTED: tuple[type[Exception], ...] = (ChainruleError, TypeError, ValueError, OverflowError, IndexError)
@@ -196,7 +198,12 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
     matrix, rows = np.ones((3, 4), np.float32), np.array([0, 2], np.uint32)
     kernel = {"simd": "none", "input": matrix, "output": matrix, "x": rows, "y": rows, "rate": 0.1}
     pair = {"pair": np.ones((2, 4), np.float32), "squares": np.ones((2, 4), np.float32)}
-    text = [str(pool.folder / "text.txt").encode()]
+
+    def text() -> Any:
+        reader = open_reader(Corpus.of(pool.folder / "text.txt"))
+        assert reader is not None
+        return reader.text
+
     vocabulary = core.WordVocabulary(["<unk>", "a", "<s>", "</s>"])
     encoding = core.WordEncoding(vocabulary, 0, 3)
     counter = core.VocabularyCounter()
@@ -209,7 +216,13 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
     return [
         (core.build_info, {}),
         (core.kernel_names, {}),
-        (core.count_plain_words, {"files": text, "threads": 1}),
+        (
+            core.TextReader,
+            {"inputs": [("lines", 0, 0, lambda: None)], "column": "text", "drops_blank_lines": False}
+            | {"block": 8, "longest": 0, "convert": nothing},
+        ),
+        (text().next_lines, {}),
+        (core.count_plain_words, {"text": text(), "threads": 1}),
         (core.WordVocabulary, {"names": ["<unk>", "a", "<s>", "</s>"], "controls": 2}),
         (core.WordVocabulary.from_json, {"content": b"", "begin": 0, "end": 0, "controls": ["<s>"]}),
         (vocabulary.find, {"word": "a"}),
@@ -217,21 +230,21 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         (core.WordEncoding, {"vocabulary": vocabulary, "unk": 0, "eos": 3, "placeholder": None}),
         (
             core.encode_plain_words,
-            {"files": text, "encoding": encoding, "threads": 1, "ids_file": str(pool.path()).encode()},
+            {"text": text(), "encoding": encoding, "threads": 1, "ids_file": str(pool.path()).encode()},
         ),
         (
             core.encode_plain_text,
-            {"files": text, "encoding": encoding, "threads": 1, "shortest": 1, "size": 8, "update": nothing},
+            {"text": text(), "encoding": encoding, "threads": 1, "shortest": 1, "size": 8, "update": nothing},
         ),
         (
             core.scan_plain_text,
-            {"files": text, "threads": 1, "placeholder": None, "shortest": 1, "size": 8, "update": nothing},
+            {"text": text(), "threads": 1, "placeholder": None, "shortest": 1, "size": 8, "update": nothing},
         ),
         (
-            core.scan_plain_text(text, 1).encode,
+            core.scan_plain_text(text(), 1).encode,
             {"encoding": encoding, "threads": 1},
         ),
-        (core.sketch_plain_lines, {"files": text, "shortest": 1, "size": 8, "threads": 1}),
+        (core.sketch_plain_lines, {"text": text(), "shortest": 1, "size": 8, "threads": 1}),
         (core.kernel_bag, kernel),
         (core.kernel_window, kernel),
         (core.kernel_fit, {"simd": "none", **pair, "weight": 1.0, "log_x": 0.5, "rate": 0.1}),
@@ -275,7 +288,9 @@ def functions(pool: Pool) -> list[tuple[Callable[..., Any], Arguments]]:
         (counted.excluded_count, {"index": 0}),
         (counted.select, {"most": 2, "first": ["<unk>"], "last": ["<s>"]}),
         (core.count_ids, {"ids_file": pool.path().encode(), "size": 3}),
-        (core.sample_plain_text, {"files": text, "placeholder": None, "pieces": 4, "min_count": 1}),
+        (core.TextSample, {"placeholder": None}),
+        (core.TextSample(None).add, {"lines": b"a b\n"}),
+        (core.TextSample(None).types_with, {"min_count": 1}),
         (core.CharacterTrie, {"spellings": ["ab"], "counted": counted, "order": 3, "windows": 2}),
         (core.CharacterTrie.of_levels, {"alphabet": np.array([97], np.uint32), "levels": []}),
         (trie.estimate, {"n": 1, "shorter": np.full(5, 0.25)}),

@@ -31,8 +31,8 @@ class TextPartition:
     def blocks(self, characters: int = BLOCK_CHARACTERS) -> Iterator[tuple[int, bytes]]:
         r"""Yield blocks of whole lines as UTF-8 with LF after each line, and the number of lines before each.
 
-        >>> list(TextPartition(Corpus.from_lines(["one", "two"])).blocks(characters=4))
-        [(0, b'one\n'), (1, b'two\n')]
+        >>> list(TextPartition(Corpus.from_lines(["one", "two"])))
+        [(0, b'one\ntwo\n')]
         """
         reader = open_reader(self.corpus, block=characters, longest=None)
         if reader is None:
