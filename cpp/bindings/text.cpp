@@ -474,12 +474,12 @@ void bind_text(nb::module_& module) {
         "Encode the words of a text in one pass with `eos` after each line: the fields of EncodedText, and a "
         "sketch of at most `size` lines; `update` receives the text in order, as hashlib's does. None if "
         "a line is too long.");
-    module.def("encode_plain_words", &encode_to_file, nb::arg("text"), nb::arg("encoding"),
-               nb::arg("threads"), nb::arg("ids_file"), nb::arg("shortest") = 0, nb::arg("size") = 0,
-               nb::arg("update") = nb::none(), nb::arg("excluded") = std::vector<std::string>(),
-               nb::arg("memory") = 0, nb::arg("folder") = "",
-               "The same in bounded memory: the ids are written to `ids_file` as int32, and unknown words are "
-               "counted as by count_plain_words (`spelled`).");
+    module.def(
+        "encode_plain_words", &encode_to_file, nb::arg("text"), nb::arg("encoding"), nb::arg("threads"),
+        nb::arg("ids_file"), nb::arg("shortest") = 0, nb::arg("size") = 0, nb::arg("update") = nb::none(),
+        nb::arg("excluded") = std::vector<std::string>(), nb::arg("memory") = 0, nb::arg("folder") = "",
+        "The same in bounded memory: the ids are written to `ids_file` as int32, and unknown words are "
+        "counted as by count_plain_words (`spelled`).");
     module.def("count_ids", &count_ids, nb::arg("ids_file"), nb::arg("size"),
                "Return the number of occurrences of each id below `size` in a file of int32.");
     module.def(

@@ -85,8 +85,8 @@ class PieceResults {
     std::vector<std::vector<std::pair<std::size_t, Result>>> parts_;  // by thread
 };
 
-// Passes the ids of consecutive parts of a text to push(id) and its unknown words to on_unknown(word); returns
-// the number of non-empty lines.
+// Passes the ids of consecutive parts of a text to push(id) and its unknown words to on_unknown(word);
+// returns the number of non-empty lines.
 template <class Push, class OnUnknown>
 std::uint64_t push_ids(const std::vector<std::string_view>& segments, const WordEncoding& encoding,
                        const Push& push, const OnUnknown& on_unknown) {
@@ -260,7 +260,8 @@ std::uint64_t TextSample::types_with(std::uint64_t min_count) const {
 
 std::optional<EncodedWords> encode_words(TextReader& text, const WordEncoding& encoding,
                                          const std::string& file, const SketchSize& sketch,
-                                         std::size_t threads, WordCounting& spelled, const OnLines& on_lines) {
+                                         std::size_t threads, WordCounting& spelled,
+                                         const OnLines& on_lines) {
     using Ids = UninitializedBuffer<std::int32_t>;
     threads = std::max<std::size_t>(threads, 1);
     WordIdOutput output(file);

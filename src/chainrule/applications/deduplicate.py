@@ -101,8 +101,8 @@ def deduplicate(
         stages = [_find_exact_duplicates(engine, documents)]
         if near is not None:
             stages.append(_find_near_duplicates(engine, documents, stages[0], near))
-        kept = engine.run("kept", [*stages, documents], _KeepDocuments(unit, _is_json(out)))
-        return _write(engine.iterate(kept), file, b"\n" if unit == "document" and not _is_json(out) else b"")
+        remaining = engine.run("kept", [*stages, documents], _KeepDocuments(unit, _is_json(out)))
+        return _write(engine.iterate(remaining), file, b"\n" if unit == "document" and not _is_json(out) else b"")
 
 
 def _check(corpus: Corpus, out: Path, by: str, near: float | None) -> Unit:
@@ -505,11 +505,11 @@ class _KeepDocuments:
 
     def __call__(self, partition: int, records: Iterator[Record]) -> Iterator[Record]:
         """Yield the remaining documents as they are written, then the numbers of documents with the key −1."""
-        total = kept = 0
+        total = n_kept = 0
         remaining = _Remaining(records, self.unit)
         for before, block, remains in remaining:
             total += len(block)
-            kept += int(remains.sum())
+            n_kept += int(remains.sum())
             documents = block.documents(np.flatnonzero(remains).tolist())
             if self.is_json:
                 documents = [_to_json(document) for document in documents]
@@ -517,7 +517,7 @@ class _KeepDocuments:
                 separator = b"\n" if self.unit == "document" and not self.is_json else b""
                 yield before, separator.join(documents)
         exact, near = (sum(map(len, remaining.dropped[kind])) for kind in (EXACT, NEAR))
-        yield -1, _COUNTS.pack(total, kept, exact, near)
+        yield -1, _COUNTS.pack(total, n_kept, exact, near)
 
 
 def _to_json(document: bytes) -> bytes:

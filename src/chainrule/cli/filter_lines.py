@@ -68,8 +68,7 @@ def filter_lines(
     engine = options.engine_options(settings)
 
     from chainrule import api
-    from chainrule.applications.filter import Keep, LineCost, measure_distances, select_nearest
-    from chainrule.applications.filter import assign_buckets as in_buckets
+    from chainrule.applications.filter import Keep, LineCost
 
     amount = None if keep is None else Keep.parse(keep)
     device_name = options.check_device(device)
@@ -82,14 +81,23 @@ def filter_lines(
 
         source = CostSource(model.absolute(), None if against is None else against.absolute(), by, device_name)
         _filter_on_engine(engine, corpus, judge, source, amount or names, line_format, out)
-        return
+    else:
+        _filter_in_process(corpus, judge, amount or names, line_format, out)
+
+
+def _filter_in_process(
+    corpus: "Corpus", judge: "LineCost", amount: "Keep | list[str]", line_format: "_LineFormat", out: Path | None
+) -> None:
+    """Filter the lines in this process: keep an amount, or write the buckets with these names."""
+    from chainrule.applications.filter import assign_buckets, measure_distances, select_nearest
+
     with progress() as draw:
         distances = measure_distances(judge, corpus, draw)
     costs = judge.shown(distances)
-    if amount is not None:
-        _write_nearest(corpus, line_format, costs, select_nearest(distances, amount.number(len(distances))), out)
+    if isinstance(amount, list):
+        _write_buckets(corpus, line_format, costs, amount, assign_buckets(distances, len(amount)), out)
     else:
-        _write_buckets(corpus, line_format, costs, names, in_buckets(distances, len(names)), out)
+        _write_nearest(corpus, line_format, costs, select_nearest(distances, amount.number(len(distances))), out)
 
 
 def _bucket_names(buckets: str | None, keep: str | None, out: Path | None, json: bool) -> list[str]:

@@ -122,14 +122,14 @@ def _without_option(arguments: list[str], option: str) -> list[str]:
     >>> _without_option(["train", "--processes", "2", "lstm", "--processes=4", "--", "--processes"], "--processes")
     ['train', 'lstm', '--', '--processes']
     """
-    kept: list[str] = []
+    remaining: list[str] = []
     for index, argument in enumerate(arguments):
         if argument == "--":
-            return kept + arguments[index:]
+            return remaining + arguments[index:]
         is_value = index > 0 and arguments[index - 1] == option
         if not is_value and argument != option and not argument.startswith(f"{option}="):
-            kept.append(argument)
-    return kept
+            remaining.append(argument)
+    return remaining
 
 
 @contextmanager

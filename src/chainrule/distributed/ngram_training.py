@@ -139,15 +139,15 @@ def train_ngram(
     """Train a model on an engine and write its file; `on_words` is called as soon as the words are counted."""
     engine.start_workers(_load)
     sha256 = _TextDigest(engine, job.corpus)
-    given = load_tokenizer(job.tokenizer) if isinstance(job.tokenizer, Path) else None
-    config = given.config if given else _resolve_config(job)
+    loaded = load_tokenizer(job.tokenizer) if isinstance(job.tokenizer, Path) else None
+    config = loaded.config if loaded else _resolve_config(job)
     text = engine.read_text(job.corpus)
     if not len(text):
         raise _no_words()
     scanned = scan_text(engine, text, config, job)
     if not scanned.words:
         raise _no_words()
-    tokenizer = given or _train_tokenizer(job.corpus, config, scanned)
+    tokenizer = loaded or _train_tokenizer(job.corpus, config, scanned)
     counted = _figures_of_counts(tokenizer, scanned) if tokenizer.config.tokens_are_text else None
     if counted is not None:
         on_words(_check_words(tokenizer, counted, scanned))
