@@ -34,6 +34,8 @@ LEAST_TOKENS: Final = 1000
 LEAST_COUNTING: Final = 8 << 20
 MOST_COUNTING: Final = 256 << 20
 """Bounds of the memory for counting words."""
+SMALLEST_GROWTH: Final = 0.9
+"""For each doubling from the sample to the text, the part of the estimated vocabulary that is taken as certain."""
 FEW: Final = 0.1
 """Share of the vocabulary below which there are too few types to train the speller on."""
 
@@ -223,7 +225,8 @@ def _check_size(corpus: Corpus, tokenizer: TokenizerConfig | Path, memory: Memor
     if config.top_percent is not None:
         words *= config.top_percent / 100
     words = round(min(words, config.vocab_size or words))
-    memory.check(tokens, words, has_words=False, about="about ")
+    certain = round(words * SMALLEST_GROWTH ** float(np.log2(max(tokens / n_tokens, 1))))
+    memory.check(tokens, certain, has_words=False, about="about ")
     memory.check_disk(tokens, words)
     return True
 
