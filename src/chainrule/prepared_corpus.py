@@ -64,17 +64,18 @@ class MemoryLimit:
         return CountingLimit(
             min(max(free // 4, LEAST_COUNTING), MOST_COUNTING),
             str(self.folder),
-            lambda words: self.check(words, words, has_words=False),
+            lambda words: self.check(None, words, has_words=False),
         )
 
-    def check(self, tokens: int, words: int, *, has_words: bool, about: str = "") -> None:
-        """Raise ConfigError if the limit is too low for a text."""
-        needed = self.minimum(tokens, words, has_words)
+    def check(self, tokens: int | None, words: int, *, has_words: bool, about: str = "") -> None:
+        """Raise ConfigError if the limit is too low for a text; `tokens` is None if it is not known yet."""
+        needed = self.minimum(words if tokens is None else tokens, words, has_words)
         if needed > self.limit:
+            size = "" if tokens is None else f"{about}{tokens:,} tokens, "
             raise ConfigError(
-                f"memory is {_mebibytes(self.limit)}, but training on this text ({about}{tokens:,} tokens, "
-                f"{about}{words:,} different words) needs {about}{_mebibytes(needed)}; give at least that, or keep "
-                "fewer words (--min-count, --vocab-size)"
+                f"memory is {_mebibytes(self.limit)}, but training on this text ({size}{about}{words:,} different "
+                f"words) needs {about}{_mebibytes(needed)}; give at least that, or keep fewer words (--min-count, "
+                "--vocab-size)"
             )
 
     def check_disk(self, tokens: int, words: int) -> None:

@@ -50,3 +50,9 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert "ends with .jsonl" in run_error(2, "dedup", text, "--by", "document", "--out", tmp_path / "out")
     assert "add --workers N" in run_error(2, "dedup", text, "--work", tmp_path / "w", "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_output_that_is_the_input_is_rejected(tmp_path: Path) -> None:
+    text = write(tmp_path / "text.txt", "a\na\n")
+    assert "is the text that is read; choose another" in run_error(2, "dedup", text, "--out", text)
+    assert text.read_text() == "a\na\n"

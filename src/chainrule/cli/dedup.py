@@ -42,6 +42,7 @@ def dedup(
 
     engine = options.engine_options(settings)
     corpus = text_format.corpus(text)
+    options.check_output(out, corpus)
     with progress() as draw:
         numbers = deduplicate(corpus, out, by=by, near=near, options=engine, progress=draw)
     if json:

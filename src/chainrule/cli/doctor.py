@@ -32,7 +32,7 @@ PARTS = {
 
 
 def doctor(json: options.Json = False) -> None:
-    """Check versions, compiler, torch, devices, GPUs, processes, Java and disk space.
+    """Check versions, compiler, torch, devices, Java and disk space.
 
     For each missing package, the command that installs it is printed.
 

@@ -75,6 +75,7 @@ def filter_lines(
     general = None if against is None else api.load(against, kind="language model", device=device_name)
     judge = LineCost.of(api.load(model, kind="language model", device=device_name), general, by)
     corpus = text_format.corpus(file)
+    options.check_output(out, corpus)
     line_format = _LineFormat(judge.by, scores, json)
     if engine.uses_engine:
         from chainrule.applications.line_jobs import CostSource

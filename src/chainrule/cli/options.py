@@ -182,6 +182,16 @@ def report_word_splitting(requested: object, kind: str) -> None:
         say(message)
 
 
+def check_output(out: Path | None, corpus: "Corpus") -> None:
+    """Raise if the output file is one of the files that are read."""
+    if (
+        out is not None
+        and out.is_file()
+        and any(file.path.exists() and out.samefile(file.path) for file in corpus.files)
+    ):
+        raise UsageError(f"--out {out} is the text that is read; choose another file")
+
+
 def limit_threads(number: int | None) -> None:
     """Limit the threads of all libraries; they read these variables when they are first loaded."""
     if number is not None:

@@ -73,7 +73,7 @@ class NgramJob:
         if self.config.entropy_prune:
             raise UsageError(
                 "entropy pruning works in memory; leave out --workers and --on, or prune the trained model with "
-                "chainrule convert --prune"
+                "chainrule convert --entropy-prune"
             )
 
     def settings(self) -> dict[str, Any]:

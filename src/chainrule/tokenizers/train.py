@@ -111,7 +111,7 @@ def lower_unk(config: TokenizerConfig) -> TokenizerConfig:
 
 def from_words(words: list[str], config: TokenizerConfig) -> Tokenizer:
     """Build a word tokenizer with this vocabulary, in this order after the unknown word."""
-    return WordTokenizer.of_names(dict.fromkeys([config.unk, *words]), config)
+    return WordTokenizer.of_names([config.unk, *(word for word in words if word != config.unk)], config)
 
 
 def read_word_list(config: TokenizerConfig) -> tuple[list[str], TokenizerConfig]:
