@@ -190,3 +190,20 @@ def test_vocabulary_growth_is_extrapolated() -> None:
     assert prepared_corpus.estimate_types(heaps, 64_000_000) == pytest.approx(30 * 64_000_000**0.6, rel=0.01)
     closed = [(250_000, 900), (500_000, 990), (1_000_000, 1000)]  # the vocabulary ends
     assert prepared_corpus.estimate_types(closed, 64_000_000) < 1020
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the mapped memory")
+@pytest.mark.filterwarnings("ignore")
+def test_saving_a_mapped_model_does_not_map_its_pages(tmp_path: Path) -> None:
+    def mapped() -> int:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("RssFile"))
+
+    chainrule.train("ngram", large_text(tmp_path), order=3).save(tmp_path / "model")
+    path = tmp_path / "model" / "model.ngram"
+    assert path.stat().st_size > 24 << 20
+    model = system.load_extension().NgramModel.open(str(path), verify=False, verified_at_open=0, largest_copy=1)
+    before = mapped()
+    model.save(str(tmp_path / "copy"))
+    assert mapped() - before < 8 << 20
+    assert (tmp_path / "copy").read_bytes() == path.read_bytes()

@@ -188,10 +188,10 @@ void ModelFile::save(const std::string& path) const {
     for (std::size_t block = 0; block < blocks_; ++block) {
         const std::uint64_t from = block * kBlock, size = block_end(block) - from;
         const char* bytes = data_ + from;
-        // An unread block is verified on its way and not kept in memory.
+        // An unread block is verified on its way and not kept in memory; nor are its pages mapped.
         if (!verified_[block].load(std::memory_order_acquire)) {
-            if (!is_mapped_) source_->read(header + from, buffer.data(), size);
-            if (!is_mapped_) bytes = buffer.data();
+            source_->read(header + from, buffer.data(), size);
+            bytes = buffer.data();
             verify(block, bytes);
         }
         file.write(header + from, bytes, size);
