@@ -128,6 +128,7 @@ def main() -> None:
                 str(arguments.order),
                 "-S",
                 arguments.memory,
+                "--discount_fallback",
                 "-T",
                 f"{scratch}/",
             ]
